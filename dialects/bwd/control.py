@@ -1,0 +1,1 @@
+"""`bwd` ops: control (in progress)."""

@@ -1,0 +1,1 @@
+"""`bwd` ops of neural networks."""

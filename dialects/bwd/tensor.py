@@ -1,0 +1,1 @@
+"""`bwd` ops: tensor (in progress)."""

@@ -1,0 +1,1 @@
+"""`hl` ops: axis (in progress)."""

@@ -1,0 +1,1 @@
+"""`hl` ops: creation (in progress)."""

@@ -1,0 +1,1 @@
+"""`hl` ops: elementwise (in progress)."""

@@ -1,0 +1,1 @@
+"""`hl` ops: indexing (in progress)."""

@@ -1,0 +1,1 @@
+"""`hl` ops: linear (in progress)."""

@@ -1,0 +1,1 @@
+"""`hl` ops of neural networks."""

@@ -1,0 +1,1 @@
+"""`hl` ops: reduction (in progress)."""

@@ -1,0 +1,1 @@
+"""`hl` ops: shape (in progress)."""

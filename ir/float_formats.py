@@ -1,0 +1,91 @@
+"""Bit patterns of the float formats that `struct` does not know: bf16, tf32, f80, f128 and the 8, 6 and 4 bit ones.
+
+Sources: IEEE 754-2019, the OCP 8-bit and microscaling format specifications, and the x87 extended format.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+
+def decode_float(format: Any, bits: int) -> float:
+    """The value of `bits` in a FloatType as a Python float (f80 and f128 are rounded to 64 bits)."""
+    mantissa_bits, exponent_bits = format.mantissa_bits, format.exponent_bits
+    mantissa = bits & ((1 << mantissa_bits) - 1)
+    exponent = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1)
+    negative = bool(bits >> (mantissa_bits + exponent_bits) & 1)
+    sign = -1.0 if negative else 1.0
+    top = (1 << exponent_bits) - 1
+    if format.special == "e8m0":
+        return math.nan if bits == 0xFF else math.ldexp(1.0, exponent - format.bias)
+    if format.special == "fnuz" and negative and not exponent and not mantissa:
+        return math.nan
+    if format.special == "fn" and exponent == top and mantissa == (1 << mantissa_bits) - 1:
+        return math.nan
+    if format.special in ("ieee", "x87") and exponent == top:
+        fraction = mantissa & ((1 << 63) - 1) if format.special == "x87" else mantissa
+        return math.nan if fraction else sign * math.inf
+    fraction_bits = mantissa_bits
+    if format.special == "x87":  # the leading one is explicit
+        fraction_bits, significand = 63, mantissa
+    else:
+        significand = mantissa + ((1 << mantissa_bits) if exponent else 0)
+    power = max(exponent, 1) - format.bias - fraction_bits
+    try:
+        return sign * float(Fraction(significand) * Fraction(2) ** power)
+    except OverflowError:
+        return sign * math.inf
+
+
+def encode_float(format: Any, value: float) -> int:
+    """The bit pattern of `value` rounded to nearest, ties to even; what is too large becomes infinity, or NaN, or the largest value where there is neither."""
+    mantissa_bits, exponent_bits = format.mantissa_bits, format.exponent_bits
+    negative = math.copysign(1.0, value) < 0
+    sign = int(negative) << (mantissa_bits + exponent_bits)
+    if format.special == "e8m0":
+        if math.isnan(value) or value <= 0:
+            return 0xFF
+        return min(max(round(math.log2(value)) + format.bias, 0), 254)
+    if math.isnan(value) or math.isinf(value):
+        return _special_bits(format, sign, math.isnan(value))
+    if value == 0:
+        return 0 if format.special == "fnuz" else sign
+    fraction_bits = 63 if format.special == "x87" else mantissa_bits
+    magnitude = abs(value)
+    exponent = max(math.frexp(magnitude)[1] - 1, 1 - format.bias)
+    scaled = Fraction(magnitude) / Fraction(2) ** (exponent - fraction_bits)
+    significand = round(scaled)  # Python rounds halves to even
+    if significand >> (fraction_bits + 1):
+        significand, exponent = significand >> 1, exponent + 1
+    normal = significand >> fraction_bits
+    biased = exponent + format.bias if normal else 0
+    if format.special == "x87":
+        return sign | biased << 64 | significand
+    bits = biased << mantissa_bits | (significand & ((1 << mantissa_bits) - 1))
+    if bits > _largest_bits(format):
+        return _special_bits(format, sign, False)
+    return sign | bits
+
+
+def _largest_bits(format: Any) -> int:
+    whole = (1 << (format.exponent_bits + format.mantissa_bits)) - 1
+    if format.special == "ieee":
+        return whole - (1 << format.mantissa_bits)
+    return int(whole - 1 if format.special == "fn" else whole)
+
+
+def _special_bits(format: Any, sign: int, is_nan: bool) -> int:
+    whole = (1 << (format.exponent_bits + format.mantissa_bits)) - 1
+    if format.special == "finite":
+        return int(sign | whole)
+    if format.special == "fnuz":
+        return int(1 << (format.exponent_bits + format.mantissa_bits))
+    if format.special == "fn":
+        return int(sign | whole)
+    infinity = ((1 << format.exponent_bits) - 1) << format.mantissa_bits
+    if format.special == "x87":
+        infinity |= 1 << 63
+        return int(sign | infinity | (1 << 62 if is_nan else 0))
+    return int(sign | infinity | (1 << (format.mantissa_bits - 1) if is_nan else 0))

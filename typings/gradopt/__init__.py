@@ -1,0 +1,1 @@
+../../src/gradopt/__init__.py
