@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from . import algebraic, rounding
+from . import algebraic, error_function, exponential, hyperbolic, inverse_circular, logarithm, power, rounding
 from .lane import FORMATS, Lane, LaneFunction, Target
 
 __all__ = ["EMITTERS", "MathFunction"]
@@ -59,6 +59,25 @@ class MathFunction:
 
 
 _UNARY: dict[str, LaneFunction] = {
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "expm1": exponential.expm1,
+    "sigmoid": exponential.sigmoid,
+    "log": logarithm.log,
+    "log2": logarithm.log2,
+    "log1p": logarithm.log1p,
+    "asin": inverse_circular.asin,
+    "acos": inverse_circular.acos,
+    "atan": inverse_circular.atan,
+    "sinh": hyperbolic.sinh,
+    "cosh": hyperbolic.cosh,
+    "tanh": hyperbolic.tanh,
+    "asinh": hyperbolic.asinh,
+    "acosh": hyperbolic.acosh,
+    "atanh": hyperbolic.atanh,
+    "erf": error_function.erf,
+    "erfc": error_function.erfc,
+    "erfinv": error_function.erfinv,
     "sqrt": algebraic.sqrt,
     "rsqrt": algebraic.rsqrt,
     "recip": algebraic.recip,
@@ -68,7 +87,10 @@ _UNARY: dict[str, LaneFunction] = {
     "trunc": rounding.trunc,
 }
 
-_BINARY: dict[str, LaneFunction] = {}
+_BINARY: dict[str, LaneFunction] = {
+    "atan2": inverse_circular.atan2,
+    "pow": power.pow,
+}
 
 EMITTERS: Mapping[str, MathFunction] = {
     name: MathFunction(name, arity, body)
