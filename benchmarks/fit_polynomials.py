@@ -191,14 +191,14 @@ def error_function_fits() -> list[Fit]:
             return (1 + 2 * x) * mpmath.exp(x * x) * mpmath.erfc(x)
 
         return Fit(
-            f"ERFC_{format.upper()}", f"(1+2x) exp(x**2) erfc(x) in (x-4)/(x+4), 0 <= x <= {end}", format, degree,
-            -1, (end - 4) / (end + 4), lambda t: target(4 * (1 + t) / (1 - t)),
+            f"ERFC_{format.upper()}", f"(1+2x) exp(x**2) erfc(x) in (x-4)/(x+4), 1/2 <= x <= {end}", format, degree,
+            -mpf(7) / 9, (end - 4) / (end + 4), lambda t: target(4 * (1 + t) / (1 - t)),
             lambda t: 1 / target(4 * (1 + t) / (1 - t)),
         )
 
     return [
         small("f32", 6), small("f64", 12), tail("f32", 8, 3.95), tail("f64", 20, 5.95),
-        scaled("f32", 10, 10.1), scaled("f64", 22, 27.3),
+        scaled("f32", 9, 10.1), scaled("f64", 20, 27.3),
     ]
 
 
@@ -216,7 +216,7 @@ def inverse_error_function_fits() -> list[Fit]:
         )
 
     return [
-        fit("CENTRE", "f32", 8, 1e-9, 5, 2.5, False), fit("TAIL", "f32", 8, 2.236, 4.17, 3, True),
+        fit("CENTRE", "f32", 9, 1e-9, 5, 2.5, False), fit("TAIL", "f32", 9, 2.236, 4.17, 3, True),
         fit("CENTRE", "f64", 22, 1e-9, 6.25, 3.125, False), fit("MIDDLE", "f64", 18, 2.5, 4, 3.25, True),
         fit("TAIL", "f64", 16, 4, 6.01, 5, True),
     ]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from . import algebraic, error_function, exponential, hyperbolic, inverse_circular, logarithm, power, rounding
+from . import algebraic, circular, error_function, exponential, hyperbolic, inverse_circular, logarithm, power, rounding
 from .lane import FORMATS, Lane, LaneFunction, Target
 
 __all__ = ["EMITTERS", "MathFunction"]
@@ -66,6 +66,9 @@ _UNARY: dict[str, LaneFunction] = {
     "log": logarithm.log,
     "log2": logarithm.log2,
     "log1p": logarithm.log1p,
+    "sin": circular.sin,
+    "cos": circular.cos,
+    "tan": circular.tan,
     "asin": inverse_circular.asin,
     "acos": inverse_circular.acos,
     "atan": inverse_circular.atan,

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 
 from . import coefficients as table
-from .double import Pair, quotient, two_product, two_sum
+from .double import Pair, fast_two_sum, quotient, two_product, two_sum
 from .exponential import exp_of_rest, power_of_two, reduce, scale
 from .lane import F32, Lane, copysign, fma, minimum, pick, polynomial, select, sqrt
 from .logarithm import log_of_pair
 
 
+def _erf_ratio(x: Lane) -> Lane:
+    """erf(x)/x - 1 for |x| <= 1."""
+    return polynomial(x * x, pick(x, table.ERF_SMALL_F32, table.ERF_SMALL_F64))
+
+
 def erf(x: Lane) -> Lane:
     """An odd polynomial below 1, else 1 - e**p(|x|) where p approximates log(erfc)."""
     magnitude = abs(x)
-    z = x * x
-    small = fma(x, polynomial(z, pick(x, table.ERF_SMALL_F32, table.ERF_SMALL_F64)), x)
+    small = fma(x, _erf_ratio(x), x)
     clamped = minimum(3.95 if x.format is F32 else 5.95, magnitude)
     logarithm = polynomial(clamped, pick(x, table.ERF_TAIL_F32, table.ERF_TAIL_F64))
     reduced = reduce(logarithm, x.format.exponent_bias)
@@ -27,7 +31,7 @@ def erf(x: Lane) -> Lane:
 def erfc(x: Lane) -> Lane:
     """e**(-x**2) g(t) / (1 + 2|x|), t = (|x| - 4)/(|x| + 4) (Shepherd and Laframboise); 2 - erfc(|x|) for x < 0.
 
-    x**2 and the quotient g/(1 + 2|x|) are unevaluated sums of two floats.
+    Up to 1/2 in magnitude it is 1 - erf(x), with 1 - x as two floats. x**2 and the quotient g/(1 + 2|x|) are unevaluated sums of two floats.
     """
     magnitude = minimum(10.1 if x.format is F32 else 27.3, abs(x))
     t = (magnitude - 4.0) / (magnitude + 4.0)
@@ -37,7 +41,10 @@ def erfc(x: Lane) -> Lane:
     reduced = reduce(-square.high, 2 * x.format.exponent_bias)
     growth = exp_of_rest(reduced.rest - square.low)
     result = scale(scaled.high + fma(scaled.high, growth, scaled.low), reduced.integer)
-    return select(x < 0.0, 2.0 - result, result)
+    result = select(x < 0.0, 2.0 - result, result)
+    linear = fast_two_sum(1.0, -x)
+    central = linear.high + fma(-x, _erf_ratio(x), linear.low)
+    return select(abs(x) < 0.5, central, result)
 
 
 def _piecewise(pieces: list[tuple[Lane, tuple[float, ...]]], otherwise: tuple[float, ...], variable: Lane) -> Lane:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from . import coefficients as table
+from .double import Pair, fast_two_sum, quotient, two_sum
 from .lane import F32, Lane, fma, maximum, minimum, pick, polynomial, select
 
 
@@ -33,6 +34,11 @@ def reduce(x: Lane, offset: int) -> Reduced:
     return Reduced(integer, fma(n, -low, fma(n, -high, x)))
 
 
+def curvature(r: Lane) -> Lane:
+    """exp(r) - 1 - r for |r| <= log(2)/2."""
+    return r * r * polynomial(r, pick(r, table.EXP_F32, table.EXP_F64))
+
+
 def exp_of_rest(r: Lane) -> Lane:
     """exp(r) - 1 for |r| <= log(2)/2."""
     return fma(r * r, polynomial(r, pick(r, table.EXP_F32, table.EXP_F64)), r)
@@ -54,15 +60,15 @@ def scale(value: Lane, integer: Lane) -> Lane:
     return value * half.as_float() * other.as_float()
 
 
-def clamp_exp(x: Lane) -> Lane:
-    """x moved to where exp is still 0 or infinity but the scaling cannot wrap."""
-    low, high = (-104.0, 89.0) if x.format is F32 else (-746.0, 710.0)
+def _clamp(x: Lane) -> Lane:
+    """x moved to where exp(x)/2 is still 0 or infinity but the scaling cannot wrap."""
+    low, high = (-104.0, 90.0) if x.format is F32 else (-746.0, 711.0)
     return maximum(low, minimum(high, x))
 
 
 def scaled_exp(x: Lane, exponent: int = 0) -> Lane:
     """exp(x) * 2**exponent for exponent 0 or -1."""
-    reduced = reduce(clamp_exp(x), 2 * x.format.exponent_bias + exponent)
+    reduced = reduce(_clamp(x), 2 * x.format.exponent_bias + exponent)
     return scale(1.0 + exp_of_rest(reduced.rest), reduced.integer)
 
 
@@ -84,20 +90,33 @@ def exp2(x: Lane) -> Lane:
 def moderate_expm1(x: Lane) -> Lane:
     """exp(x) - 1 where exp(x) neither overflows nor is subnormal: 2**n (exp(r) - 1) + (2**n - 1)."""
     reduced = reduce(x, x.format.exponent_bias)
-    power = power_of_two(reduced.integer)
-    return fma(power, exp_of_rest(reduced.rest), power - 1.0)
+    return _times_power_minus(reduced.rest, power_of_two(reduced.integer), 1.0)
+
+
+def _times_power_minus(r: Lane, power: Lane, whole: float) -> Lane:
+    """power * exp(r) - whole, with power = whole * 2**n.
+
+    In f64 the part power * (1 + r) - whole is kept as two floats, because it loses a bit for n = 1.
+    """
+    if r.format is F32:
+        return fma(power, exp_of_rest(r), power - whole)
+    linear = fast_two_sum(power - whole, power * r)
+    return linear.high + fma(power, curvature(r), linear.low)
 
 
 def expm1(x: Lane) -> Lane:
     """e**x - 1 without cancellation. The power of two is halved and the result doubled, so that 2**n can't overflow."""
     low, high, tiny = (-18.0, 89.0, 2.0**-26) if x.format is F32 else (-40.0, 710.0, 2.0**-55)
     reduced = reduce(maximum(low, minimum(high, x)), x.format.exponent_bias - 1)
-    half = power_of_two(reduced.integer)
-    result = fma(half, exp_of_rest(reduced.rest), half - 0.5)
+    result = _times_power_minus(reduced.rest, power_of_two(reduced.integer), 0.5)
     return select(abs(x) < tiny, x, result + result)
 
 
 def sigmoid(x: Lane) -> Lane:
     """1/(1 + e**-x) with e**-|x|, which cannot overflow: 1/(1 + e) for x >= 0 and e/(1 + e) for x < 0."""
     e = scaled_exp(-abs(x))
-    return select(x < 0.0, e, 1.0) / (1.0 + e)
+    numerator = select(x < 0.0, e, 1.0)
+    if x.format is F32:
+        return numerator / (1.0 + e)
+    result = quotient(Pair(numerator, x.constant(0.0)), two_sum(e, 1.0))
+    return result.high + result.low

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from . import coefficients as table
 from .double import Pair, fast_two_sum
-from .lane import Lane, copysign, minimum, pick, polynomial, select, sqrt
+from .lane import Lane, copysign, pick, polynomial, select, sqrt
 
 
 def _arc(base: Pair, m: Lane, cubic: Lane) -> Lane:
@@ -74,7 +72,7 @@ def atan2(y: Lane, x: Lane) -> Lane:
     rise, run = abs(y), abs(x)
     steep = rise > run
     small, large = select(steep, run, rise), select(steep, rise, run)
-    t = select(small.equal(large), minimum(1.0, large), small / large)
+    t = select(small.equal(large), select(large.equal(0.0), large, 1.0), small / large)
     leftward = x.bits() < 0
     bases = []
     for whole, half in zip(_pi(x), _half_pi(x), strict=True):

@@ -56,7 +56,8 @@ def _magnitude_f32(x: Lane, y: Lane) -> Lane:
     z = s * s
     logarithm = s * fma(z, polynomial(z, table.LOG_OF_POW_F32), 2.0)
     log2 = fma(logarithm, table.LOG2_E_F64[0], parts.exponent)
-    product = maximum(-200.0, minimum(200.0, y.convert(F64) * log2))
+    limited = maximum(-(2.0**40), minimum(2.0**40, y.convert(F64)))
+    product = maximum(-200.0, minimum(200.0, limited * log2))
     integer, n = round_to_integer(product, 1.0, F64.exponent_bias)
     return (polynomial(product - n, table.EXP2_OF_POW_F32) * power_of_two(integer)).convert(F32)
 
