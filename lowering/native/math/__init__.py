@@ -21,7 +21,18 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from . import algebraic, circular, error_function, exponential, hyperbolic, inverse_circular, logarithm, power, rounding
+from . import (
+    algebraic,
+    circular,
+    error_function,
+    exponential,
+    hyperbolic,
+    inverse_circular,
+    logarithm,
+    power,
+    remainder,
+    rounding,
+)
 from .lane import FORMATS, Lane, LaneFunction, Target
 
 __all__ = ["EMITTERS", "MathFunction"]
@@ -93,6 +104,8 @@ _UNARY: dict[str, LaneFunction] = {
 _BINARY: dict[str, LaneFunction] = {
     "atan2": inverse_circular.atan2,
     "pow": power.pow,
+    "fmod": remainder.fmod,
+    "floor_mod": remainder.floor_mod,
 }
 
 EMITTERS: Mapping[str, MathFunction] = {

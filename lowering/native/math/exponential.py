@@ -87,21 +87,24 @@ def exp2(x: Lane) -> Lane:
     return scale(1.0 + exp_of_rest(fma(fraction, ln2_high, fraction * ln2_low)), integer)
 
 
-def moderate_expm1(x: Lane) -> Lane:
-    """exp(x) - 1 where exp(x) neither overflows nor is subnormal: 2**n (exp(r) - 1) + (2**n - 1)."""
+def moderate_expm1(x: Lane) -> Pair:
+    """exp(x) - 1 where exp(x) neither overflows nor is subnormal: 2**n (exp(r) - 1) + (2**n - 1).
+
+    In f64 it is the sum of the two; in f32 the second is 0.
+    """
     reduced = reduce(x, x.format.exponent_bias)
     return _times_power_minus(reduced.rest, power_of_two(reduced.integer), 1.0)
 
 
-def _times_power_minus(r: Lane, power: Lane, whole: float) -> Lane:
+def _times_power_minus(r: Lane, power: Lane, whole: float) -> Pair:
     """power * exp(r) - whole, with power = whole * 2**n.
 
     In f64 the part power * (1 + r) - whole is kept as two floats, because it loses a bit for n = 1.
     """
     if r.format is F32:
-        return fma(power, exp_of_rest(r), power - whole)
+        return Pair(fma(power, exp_of_rest(r), power - whole), r.constant(0.0))
     linear = fast_two_sum(power - whole, power * r)
-    return linear.high + fma(power, curvature(r), linear.low)
+    return Pair(linear.high, fma(power, curvature(r), linear.low))
 
 
 def expm1(x: Lane) -> Lane:
@@ -109,7 +112,8 @@ def expm1(x: Lane) -> Lane:
     low, high, tiny = (-18.0, 89.0, 2.0**-26) if x.format is F32 else (-40.0, 710.0, 2.0**-55)
     reduced = reduce(maximum(low, minimum(high, x)), x.format.exponent_bias - 1)
     result = _times_power_minus(reduced.rest, power_of_two(reduced.integer), 0.5)
-    return select(abs(x) < tiny, x, result + result)
+    total = result.high + result.low
+    return select(abs(x) < tiny, x, total + total)
 
 
 def sigmoid(x: Lane) -> Lane:

@@ -35,8 +35,14 @@ def tanh(x: Lane) -> Lane:
     """E/(E + 2) with E = expm1(2|x|), so that nothing cancels; 1 to the last bit from where |x| is clamped."""
     limit = 9.25 if x.format is F32 else 19.5
     doubled = minimum(2.0 * limit, 2.0 * abs(x))
-    e = moderate_expm1(doubled)
-    return copysign(e / (e + 2.0), x)
+    if x.format is F32:
+        e = moderate_expm1(doubled).high
+        return copysign(e / (e + 2.0), x)
+    numerator = moderate_expm1(doubled)
+    total = fast_two_sum(numerator.high, numerator.low)
+    denominator = two_sum(total.high, 2.0)
+    result = quotient(total, Pair(denominator.high, denominator.low + total.low))
+    return copysign(result.high + result.low, x)
 
 
 def _log_with_root(x: Lane, square_plus: float) -> Lane:

@@ -6,7 +6,9 @@ Kernels don't go through here; they inline the function by `EMITTERS`.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -52,8 +54,13 @@ class Loop:
     _pointer: Any
 
     def __call__(self, output: Any, *operands: Any) -> Any:
-        self._pointer(*(ctypes.c_void_p(array.ctypes.data) for array in (output, *operands)), output.size)
+        self.bind(output, *operands)()
         return output
+
+    def bind(self, output: Any, *operands: Any) -> Callable[[], None]:
+        """The call on these arrays, with its arguments prepared; the caller keeps the arrays alive."""
+        arguments = [ctypes.c_void_p(array.ctypes.data) for array in (output, *operands)]
+        return partial(self._pointer, *arguments, ctypes.c_int64(output.size))
 
 
 def compile_loop(name: str, element_type: str, cpu: str | None = None, features: str | None = None) -> Loop:
