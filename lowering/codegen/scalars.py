@@ -1,0 +1,133 @@
+"""Scalar `prim` ops in the language of kernels: one template an op, by the kind of its operand's element type.
+
+16-bit floats are f32 inside a kernel, i1 is a boolean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from gradopt.ir.attributes import DenseElementsAttr, StringAttr
+from gradopt.ir.operation import Operation
+from gradopt.ir.types import I1, FloatType, IntegerType, TensorType, Type
+
+__all__ = ["ACCUMULATE", "element_name", "identity_text", "literal_text", "scalar_expression", "value_type"]
+
+Template = Callable[[Sequence[str], Type], str]
+
+# kernel-language names of binary ops: (floats, integers, i1); None where the type rule excludes it
+BINARY: dict[str, tuple[str | None, str | None, str | None]] = {
+    "add": ("add", "add", None), "sub": ("subtract", "subtract", None), "mul": ("multiply", "multiply", None),
+    "div": ("divide", "truncate_divide", None), "rem": ("fmod", "remainder", None), "pow": ("pow", None, None),
+    "max": ("maximum", "maximum", None), "min": ("minimum", "minimum", None), "atan2": ("atan2", None, None),
+    "and": (None, "bit_and", "bit_and"), "or": (None, "bit_or", "bit_or"), "xor": (None, "bit_xor", "bit_xor"),
+    "shl": (None, "shift_left", None), "shr": (None, "shift_right", None),
+}
+UNARY: dict[str, str] = {"neg": "negate", "abs": "absolute", "not": "bit_not"}
+ACCUMULATE: dict[str, str] = {"sum": "accumulate_add", "prod": "accumulate_multiply", "max": "accumulate_maximum",
+                              "min": "accumulate_minimum", "and": "bit_and", "or": "bit_or"}
+
+
+def element_name(element: Type) -> str:
+    """The name of an element type in the language of kernels."""
+    return element.text
+
+
+def value_type(element: Type) -> str:
+    """The type of a scalar of that element type inside a kernel."""
+    return "f32" if isinstance(element, FloatType) and element.width == 16 else element.text
+
+
+def literal_text(bits: int, element: Type) -> str:
+    """A number, by its bit pattern (floats) or value (integers)."""
+    kind = value_type(element)
+    if element is I1:
+        return "i1(1)" if bits else "i1(0)"
+    if isinstance(element, FloatType):
+        return float_text(element.decode(bits), kind)
+    assert isinstance(element, IntegerType)
+    value = element.wrap(bits)
+    if element.text == "i64":
+        return str(value) if value >= 0 else f"i64({value})"
+    return f"{kind}({value})"
+
+
+def float_text(value: float, kind: str) -> str:
+    """A float of a kernel type."""
+    if math.isnan(value):
+        return f"{kind}(NAN)"
+    if math.isinf(value):
+        return f"{kind}({'-' if value < 0 else ''}INFINITY)"
+    return f"{kind}({value!r})"
+
+
+def identity_text(kind: str, element: Type) -> str:
+    """The identity of a reduction."""
+    from gradopt.dialects.prim.reduction import identity_of
+
+    value = identity_of(kind, element)
+    if isinstance(element, FloatType):
+        return float_text(float(value), value_type(element))
+    return literal_text(int(value), element)
+
+
+def _index(element: Type) -> int:
+    return 0 if isinstance(element, FloatType) else 2 if element is I1 else 1
+
+
+def _sign(x: str, element: Type) -> str:
+    kind = value_type(element)
+    zero, one = (f"{kind}(0.0)", f"{kind}(1.0)") if isinstance(element, FloatType) else (f"{kind}(0)", f"{kind}(1)")
+    return f"select(gt({x}, {zero}), {one}, select(lt({x}, {zero}), negate({one}), {x}))"
+
+
+def scalar_expression(op: Operation, operands: Sequence[str]) -> str:
+    """The expression of a scalar `prim` op on variables. Raises KeyError for an op without a template."""
+    name = op.name.split(".", 1)[1]
+    source = _element(op.operands[0].type) if op.operands else None
+    result = _element(op.results[0].type)
+    if name == "constant":
+        elements = op.value  # type: ignore[attr-defined]
+        assert isinstance(elements, DenseElementsAttr)
+        return literal_text(int.from_bytes(elements.data, "little"), result)
+    assert source is not None
+    if name in BINARY:
+        function = BINARY[name][_index(source)]
+        if name == "shr" and isinstance(source, IntegerType) and source.is_unsigned:
+            function = "shift_right_logical"
+        if function is None:
+            raise KeyError(f"'{op.name}' op on {source.text}")
+        return f"{function}({operands[0]}, {operands[1]})"
+    if name == "cmp":
+        return _comparison(op.properties["predicate"], operands, source)
+    if name == "mul_zero":
+        zero = f"{value_type(source)}(0.0)"
+        a, b = operands
+        return f"select(bit_or(eq({a}, {zero}), eq({b}, {zero})), {zero}, multiply({a}, {b}))"
+    if name == "select":
+        return f"select({', '.join(operands)})"
+    if name == "cast":
+        return operands[0] if value_type(source) == value_type(result) else f"{value_type(result)}({operands[0]})"
+    if name == "bitcast":
+        return f"bitcast_{result.text}({operands[0]})"
+    if name == "sign":
+        return _sign(operands[0], source)
+    if name in UNARY:
+        return f"{UNARY[name]}({operands[0]})"
+    return f"{name}({operands[0]})"
+
+
+def _comparison(predicate: object, operands: Sequence[str], element: Type) -> str:
+    assert isinstance(predicate, StringAttr)
+    a, b = operands
+    if element is I1:  # false < true
+        return {"eq": f"bit_not(bit_xor({a}, {b}))", "ne": f"bit_xor({a}, {b})", "lt": f"bit_and(bit_not({a}), {b})",
+                "le": f"bit_or(bit_not({a}), {b})", "gt": f"bit_and({a}, bit_not({b}))",
+                "ge": f"bit_or({a}, bit_not({b}))"}[predicate.value]
+    return f"{predicate.value}({a}, {b})"
+
+
+def _element(type: Type) -> Type:
+    assert isinstance(type, TensorType)
+    return type.element

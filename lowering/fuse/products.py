@@ -1,0 +1,98 @@
+"""Matrix products: how their operands lie in memory, so that the library reads transposes and slices in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gradopt.dialects.prim.linear import dot_axes
+from gradopt.ir.operation import Operation
+from gradopt.ir.sizes import Size, multiply, named_size, product, subtract
+from gradopt.ir.types import FloatType, TensorType
+from gradopt.ir.values import Value
+from gradopt.lowering.fuse.expression import Graph, Load
+from gradopt.lowering.fuse.index import split_linear
+from gradopt.lowering.fuse.reading import Reader
+from gradopt.lowering.fuse.roots import view_base
+
+__all__ = ["Operand", "dot_sizes", "is_library_product", "operand_layout", "strided_operands"]
+
+Dims = Callable[[Value], Sequence[Size]]
+
+
+class Operand:
+    """A matrix operand: the stored value, its first element, and the strides of (batch, rows, columns)."""
+
+    def __init__(self, value: Value, offset: Size, strides: tuple[Size, Size, Size]) -> None:
+        self.value, self.offset, self.strides = value, offset, strides
+
+
+def is_library_product(op: Operation) -> bool:
+    """True for a dot in f32 or f64."""
+    type = op.results[0].type
+    return op.name == "prim.dot" and isinstance(type, TensorType) and isinstance(type.element, FloatType) and type.element.width >= 32
+
+
+def dot_groups(op: Operation) -> tuple[list[list[int]], list[list[int]]]:
+    """The axes of (batch, free, contract) for lhs and (batch, contract, free) for rhs."""
+    lhs, rhs = op.operands[0].type, op.operands[1].type
+    assert isinstance(lhs, TensorType) and isinstance(rhs, TensorType)
+    lhs_batch, rhs_batch, lhs_contract, rhs_contract, lhs_free, rhs_free = dot_axes(op, lhs, rhs)
+    return [lhs_batch, lhs_free, lhs_contract], [rhs_batch, rhs_contract, rhs_free]
+
+
+def dot_sizes(op: Operation, dims: Dims) -> tuple[Size, Size, Size, Size]:
+    """(batch, M, N, K)."""
+    (batch, rows, inner), (_, _, columns) = dot_groups(op)
+    left, right = dims(op.operands[0]), dims(op.operands[1])
+    return (product([left[a] for a in batch]), product([left[a] for a in rows]), product([right[a] for a in columns]),
+            product([left[a] for a in inner]))
+
+
+def operand_layout(value: Value, groups: Sequence[Sequence[int]], dims: Dims, stored: Callable[[Value], bool]) -> Operand | None:
+    """How a product reads `value` in place; None where it must be stored by itself first."""
+    graph = Graph()
+    reader = Reader(graph, dims, stored)
+    sizes = dims(value)
+    names = [f"d{axis}" for axis in range(len(sizes))]
+    reader.ranges.update(zip(names, sizes))
+    node = reader.read(value, [0 if size == 1 else named_size(name) for name, size in zip(names, sizes)])
+    if not isinstance(node, Load) or node.guard is not None or graph.atoms:
+        return None
+    split = split_linear(node.position, names)
+    if split is None:
+        return None
+    coefficients, offset = split
+    strides: list[Size] = []
+    for group in groups:
+        wide = [axis for axis in group if sizes[axis] != 1]
+        for axis, following in zip(wide, wide[1:]):
+            if subtract(coefficients[names[axis]], multiply(coefficients[names[following]], sizes[following])) != 0:
+                return None
+        strides.append(coefficients[names[wide[-1]]] if wide else 0)
+    rows, columns = (product([sizes[axis] for axis in group]) for group in groups[1:])
+    batch_stride, row_stride, column_stride = strides
+    if columns == 1 and rows != 1 and row_stride != 1:
+        column_stride = 1 if row_stride != 0 else column_stride
+    if rows == 1:
+        row_stride = columns if column_stride == 1 else 1
+    if columns == 1 and column_stride == 0:
+        column_stride = 1 if row_stride != 1 else rows
+    if 1 not in (row_stride, column_stride) or 0 in (row_stride, column_stride):
+        return None
+    # a leading dimension smaller than a row would make rows overlap (an expanded operand)
+    lead, extent = (row_stride, columns) if column_stride == 1 else (column_stride, rows)
+    if isinstance(lead, int) and isinstance(extent, int) and lead < extent:
+        return None
+    return Operand(node.value, offset, (batch_stride, row_stride, column_stride))
+
+
+def strided_operands(operations: Sequence[Operation], dims: Dims) -> set[Value]:
+    """The operands of products that can be read in place through views of what is stored."""
+    direct: set[Value] = set()
+    for op in operations:
+        if is_library_product(op):
+            for value, groups in zip(op.operands, dot_groups(op)):
+                base = view_base(value)
+                if base is not value and operand_layout(value, groups, dims, lambda v, base=base: v is base) is not None:  # type: ignore[misc]
+                    direct.add(value)
+    return direct

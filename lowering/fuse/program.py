@@ -1,0 +1,361 @@
+"""Rewrites a block of `prim` ops as kernels: decides what is stored, clusters the roots, and writes a nest for each cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradopt.ir.builder import Builder, make_operation
+from gradopt.ir.declare import TERMINATOR
+from gradopt.ir.operation import Block, Operation
+from gradopt.ir.sizes import Size, named_size, product
+from gradopt.ir.types import F32, FloatType, TensorType, tensor
+from gradopt.ir.values import BlockArgument, Value
+from gradopt.lowering.fuse.cluster import Cluster, Clustering, Root, collect_loads, spread_index, squeezed, variables
+from gradopt.lowering.fuse.expression import Graph, Node
+from gradopt.lowering.fuse.index import linearize, substitute
+from gradopt.lowering.fuse.nest import NestWriter
+from gradopt.lowering.fuse.products import dot_groups, dot_sizes, is_library_product, operand_layout, strided_operands
+from gradopt.lowering.fuse.reading import Reader
+from gradopt.lowering.fuse.roots import ALIASES, StoredValues, is_inline, is_large_constant, storage_base
+from gradopt.lowering.fuse.schedule import chunk_count, make_schedule
+
+__all__ = ["fuse_block"]
+
+FEW_ROWS = 32  # a reduction over fewer leading rows, or
+WIDE_ROW = 1 << 14  # over rows wider than this, walks down the columns instead of keeping partial rows
+
+
+def fuse_block(block: Block) -> None:
+    """Replaces the operations of a block, and of the regions in it, by kernels."""
+    pending = [block]
+    while pending:
+        current = pending.pop()
+        for op in current.operations:
+            pending += [inner for region in op.regions for inner in region.blocks]
+        prepare(current)
+        BlockFuser(current).run()
+
+
+def prepare(block: Block) -> None:
+    """What is returned gets memory of its own, and products of 16-bit floats become products in f32."""
+    for op in list(block.operations):
+        if op.name == "prim.dot":
+            _widen_dot(op)
+    terminator = block.last
+    assert terminator is not None
+    taken: set[Value] = set()
+    builder = Builder(before=terminator, location=terminator.location)
+    for index, operand in enumerate(terminator.operands):
+        base = storage_base(operand)
+        defining = base.defining_op
+        if isinstance(base, BlockArgument) or base in taken or (defining is not None and is_large_constant(defining)):
+            copy = builder.prim.copy(operand)
+            terminator.set_operand(index, copy)
+            base = copy
+        taken.add(base)
+
+
+def _widen_dot(op: Operation) -> None:
+    type = op.results[0].type
+    assert isinstance(type, TensorType)
+    if not isinstance(type.element, FloatType) or type.element.width >= 32:
+        return
+    builder = Builder(before=op, location=op.location)
+    wide = [builder.prim.cast(operand, result_types=[operand.type.with_element(F32)]) for operand in op.operands]  # type: ignore[attr-defined]
+    product_op = type_of(op)(wide, [type.with_element(F32)], dict(op.properties), None, (), (), op.location)
+    builder.insert(product_op)
+    op.replace_with([builder.prim.cast(product_op.results[0], result_types=[type])])
+
+
+def type_of(op: Operation) -> type[Operation]:
+    """The class of an op."""
+    return type(op)
+
+
+@dataclass
+class Extern:
+    """An op that stays whole: a library kernel, control flow, a check."""
+
+    order: int
+    op: Operation
+
+
+class BlockFuser:
+    """The work on one block."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.operations = list(block.operations)
+        self.graph = Graph()
+        self.partial_dims: dict[Value, tuple[Size, ...]] = {}
+        self.stored = StoredValues(block, strided_operands(self.operations, self.dims))
+        self.reader = Reader(self.graph, self.dims, self.is_stored)
+        self.clustering = Clustering()
+        self.externs: list[Extern] = []
+        self.partials: dict[Root, tuple[Value, str]] = {}  # accumulating root -> (its rows of partial results, name of their number)
+        self.chunk_numbers: dict[str, Size] = {}
+        self.new: dict[Value, Value] = {}
+
+    # --- facts about values
+
+    def dims(self, value: Value) -> Sequence[Size]:
+        """The sizes of a value."""
+        known = getattr(self, "partial_dims", {}).get(value)
+        if known is not None:
+            return known
+        type = value.type
+        assert isinstance(type, TensorType), f"{type.text} has no sizes"
+        return type.dims
+
+    def is_stored(self, value: Value) -> bool:
+        """True for values that are read from memory."""
+        return value in self.stored or value in self.partial_dims
+
+    # --- the work
+
+    def run(self) -> None:
+        """Fuses the block."""
+        for op in self.operations:
+            if not op.has_trait(TERMINATOR):
+                self._classify(op)
+        self._rewrite()
+
+    def _classify(self, op: Operation) -> None:
+        if is_large_constant(op):
+            return
+        if op.name == "prim.reduce":
+            self._add_reduction(op, op.kind, list(op.axes))  # type: ignore[attr-defined]
+        elif op.name == "prim.arg_reduce":
+            self._add_row_reduction(op, "arg_" + op.kind, [op.axis])  # type: ignore[attr-defined]
+        elif op.name == "prim.dot":
+            self._add_product(op)
+        elif is_inline(op) or op.name in ("prim.copy", "prim.contiguous"):
+            if op.results[0] in self.stored:
+                self._add_map(op.results[0])
+        else:
+            self.externs.append(Extern(self.clustering.extern(op.results), op))
+
+    def _node(self, value: Value, index: Sequence[Size], domain: tuple[Size, ...], of_op: bool = False) -> Node:
+        self.reader.ranges.update(zip(variables(len(domain)), domain))
+        return self.reader.element(value, index) if of_op else self.reader.read(value, index)
+
+    def _add(self, root: Root) -> None:
+        if root.node is not None:
+            root.loads = collect_loads(self.graph, root.node)
+        self.clustering.add(root)
+
+    def _add_map(self, value: Value) -> None:
+        sizes = tuple(self.dims(value))
+        domain = squeezed(sizes)
+        index = spread_index(sizes, [named_size(name) for name in variables(len(domain))])
+        node = self._node(value, index, domain, of_op=True)
+        self._add(Root(value, "map", domain, None, node, position=linearize(index, sizes)))
+
+    def _add_reduction(self, op: Operation, combine: str, axes: list[int]) -> None:
+        """A reduction over trailing, leading, all or other axes (those of size 1 do not count)."""
+        sizes = self.dims(op.operands[0])
+        wide = [axis for axis in range(len(sizes)) if sizes[axis] != 1]
+        reduced = [axis for axis in wide if axis in axes]
+        kept = [axis for axis in wide if axis not in axes]
+        if not reduced:
+            self._add_map_of_reduction(op)
+        elif not kept:
+            self._add_accumulation(op, combine, "all", None)
+        elif reduced == wide[: len(reduced)] and self._accumulates_well(sizes, reduced, kept):
+            self._add_accumulation(op, combine, "columns", len(reduced))
+        else:
+            self._add_row_reduction(op, combine, axes)
+
+    @staticmethod
+    def _accumulates_well(sizes: Sequence[Size], reduced: list[int], kept: list[int]) -> bool:
+        rows, width = product([sizes[a] for a in reduced]), product([sizes[a] for a in kept])
+        return (not isinstance(rows, int) or rows >= FEW_ROWS) and isinstance(width, int) and width <= WIDE_ROW
+
+    def _add_map_of_reduction(self, op: Operation) -> None:
+        """A reduction over axes of size 1 moves nothing."""
+        value = op.results[0]
+        sizes, own = self.dims(op.operands[0]), tuple(self.dims(value))
+        domain = squeezed(own)
+        names = [named_size(name) for name in variables(len(domain))]
+        node = self._node(op.operands[0], spread_index(list(sizes), list(names)), domain)
+        self._add(Root(value, "map", domain, None, node, position=linearize(spread_index(own, list(names)), own)))
+
+    def _add_row_reduction(self, op: Operation, combine: str, axes: list[int]) -> None:
+        sizes = self.dims(op.operands[0])
+        kept = [axis for axis in range(len(sizes)) if axis not in axes and sizes[axis] != 1]
+        reduced = [axis for axis in axes if sizes[axis] != 1]
+        reduced.sort()
+        order = kept + reduced
+        domain = tuple(sizes[axis] for axis in order)
+        names = dict(zip(order, variables(len(order))))
+        index: list[Size] = [named_size(names[axis]) if axis in names else 0 for axis in range(len(sizes))]
+        node = self._node(op.operands[0], index, domain)
+        own = [index[axis] for axis in range(len(sizes)) if axis not in axes]
+        position = linearize(own, self.dims(op.results[0]))
+        self._add(Root(op.results[0], "row", domain, len(kept), node, combine, position))
+
+    def _add_accumulation(self, op: Operation, combine: str, kind: str, split: int | None) -> None:
+        """Partial results a chunk, and a root that combines them."""
+        value = op.results[0]
+        sizes = self.dims(op.operands[0])
+        domain = squeezed(tuple(sizes))
+        names: list[Size] = [named_size(name) for name in variables(len(domain))]
+        node = self._node(op.operands[0], spread_index(list(sizes), names), domain)
+        row = domain[split:] if split is not None else ()
+        own = names[split:] if split is not None else []
+        root = Root(value, kind, domain, split, node, combine, linearize(own, row))
+        self._add(root)
+        name = f"chunks{len(self.partials)}"
+        partial = Value(tensor([0, *row], value.type.element))  # type: ignore[attr-defined]
+        self.partial_dims[partial] = (named_size(name), *row)
+        self.partials[root] = (partial, name)
+        self.clustering._ready[partial] = root.cluster.order  # type: ignore[union-attr]
+        self._add_combination(value, combine, row, partial, name)
+
+    def _add_combination(self, value: Value, combine: str, row: tuple[Size, ...], partial: Value, name: str) -> None:
+        domain = (*row, named_size(name))
+        names = [named_size(variable) for variable in variables(len(domain))]
+        node = self._node(partial, [names[-1], *names[:-1]], domain)
+        root = Root(value, "row", domain, len(row), node, combine, linearize(names[:-1], row))
+        root.loads = collect_loads(self.graph, node)
+        # the value is ready where the combination is, not where the parts are
+        self.clustering._made.pop(value, None)
+        self.clustering.add(root)
+
+    def _add_product(self, op: Operation) -> None:
+        value = op.results[0]
+        sizes = tuple(self.dims(value))
+        domain = squeezed(sizes)
+        left_groups, right_groups = dot_groups(op)
+        if is_library_product(op) and 0 not in dot_sizes(op, self.dims):
+            left = operand_layout(op.operands[0], left_groups, self.dims, self.is_stored_or_argument)
+            right = operand_layout(op.operands[1], right_groups, self.dims, self.is_stored_or_argument)
+            assert left is not None and right is not None, "the operands of a product are stored"
+            columns = [axis for axis in right_groups[2] if self.dims(op.operands[1])[axis] != 1]
+            index = spread_index(sizes, [named_size(name) for name in variables(len(domain))])
+            root = Root(value, "gemm", domain, len(domain) - len(columns), None, position=linearize(index, sizes), dot=op)
+            root.gemm_plan = (left.value, right.value, {  # type: ignore[attr-defined]
+                "sizes": dot_sizes(op, self.dims), "lhs_strides": left.strides, "rhs_strides": right.strides,
+                "offsets": (left.offset, right.offset)})
+            self._add(root)
+        else:
+            self._add_plain_product(op, left_groups, right_groups, sizes)
+
+    def is_stored_or_argument(self, value: Value) -> bool:
+        """True for stored values and block arguments."""
+        return self.is_stored(value) or value.defining_op is None
+
+    def _add_plain_product(self, op: Operation, left_groups: list[list[int]], right_groups: list[list[int]],
+                           sizes: tuple[Size, ...]) -> None:
+        """A product that the library does not know (integers, or an empty one): a reduction of products."""
+        lhs, rhs = op.operands
+        inner = [self.dims(lhs)[axis] for axis in left_groups[2]]
+        full = [*sizes, *inner]
+        wide = squeezed(tuple(full))
+        index = spread_index(full, [named_size(name) for name in variables(len(wide))])
+        batch, rows = len(left_groups[0]), len(left_groups[1])
+        left: list[Size] = [0] * len(self.dims(lhs))
+        right: list[Size] = [0] * len(self.dims(rhs))
+        for axis, i in zip([*left_groups[0], *left_groups[1], *left_groups[2]],
+                           [*index[: batch + rows], *index[len(sizes):]]):
+            left[axis] = i
+        for axis, i in zip([*right_groups[0], *right_groups[2], *right_groups[1]],
+                           [*index[:batch], *index[batch + rows: len(sizes)], *index[len(sizes):]]):
+            right[axis] = i
+        node = self.graph.prim("mul", self._node(lhs, left, wide), self._node(rhs, right, wide))
+        split = len(squeezed(sizes))
+        kind = "row" if len(wide) > split else "map"
+        position = linearize(index[: len(sizes)], sizes)
+        self._add(Root(op.results[0], kind, wide, split if kind == "row" else None, node, "sum" if kind == "row" else "", position))
+
+    # --- writing
+
+    def _rewrite(self) -> None:
+        readers = self._readers()
+        items: list[Cluster | Extern] = sorted([*self.clustering.clusters, *self.externs], key=lambda item: item.order)
+        self.target = Block()
+        self.builder = Builder(self.target)
+        for item in items:
+            if isinstance(item, Extern):
+                self._write_extern(item.op)
+            else:
+                self._write_cluster(item, readers)
+        terminator = self.operations[-1]
+        operands = [self.storage(operand) for operand in terminator.operands]
+        for op in reversed(self.operations):
+            if op is not terminator:
+                op.detach()
+        terminator.operands = operands
+        for op in reversed(self.operations[:-1]):
+            op.drop_references()
+        for op in list(self.target.operations):
+            op.detach()
+            self.block.insert_before(terminator, op)
+
+    def _readers(self) -> dict[Value, set[int]]:
+        """The orders of the clusters that read each stored value from another cluster, or through a product."""
+        readers: dict[Value, set[int]] = {}
+        for cluster in self.clustering.clusters:
+            for root in cluster.roots:
+                for load in root.loads:
+                    readers.setdefault(load.value, set()).add(cluster.order)
+                if root.dot is not None:
+                    for value in root.gemm_plan[:2]:  # type: ignore[attr-defined]
+                        readers.setdefault(value, set()).add(-cluster.order)
+        return readers
+
+    def _write_cluster(self, cluster: Cluster, readers: dict[Value, set[int]]) -> None:
+        cluster.domain = tuple(substitute(size, self.chunk_numbers) for size in cluster.domain)
+        written: list[Value] = []
+        accumulated: dict[Root, Value] = {}
+        for root in cluster.roots:
+            if root in self.partials:
+                accumulated[root] = self.partials[root][0]
+            elif root.kind == "gemm" or root.value in self.stored.hard or readers.get(root.value, set()) - {cluster.order}:
+                written.append(root.value)
+        schedule = make_schedule(self.graph, cluster)
+        schedule.outer = [(name, substitute(size, self.chunk_numbers)) for name, size in schedule.outer]
+        schedule.inner = [(name, substitute(size, self.chunk_numbers)) for name, size in schedule.inner]
+        for root, partial in accumulated.items():
+            number = chunk_count(schedule)
+            self.chunk_numbers[self.partials[root][1]] = number
+            row = self.partial_dims[partial][1:]
+            partial.type = tensor([number, *row], partial.type.element)  # type: ignore[attr-defined]
+        location = cluster.roots[0].value.defining_op.location  # type: ignore[union-attr]
+        writer = NestWriter(self.graph, cluster, schedule, written, accumulated, self.storage, location)
+        op, outputs = writer.write(self.builder)
+        for old, new in zip(outputs, op.results):
+            new.name = old.name
+            self.new[old] = new
+
+    def _write_extern(self, op: Operation) -> None:
+        operands = [self.storage(operand) for operand in op.operands]
+        regions = list(op.regions)
+        op.regions = ()
+        copy = type(op)(operands, op.result_types, op.properties, op.attributes, regions, (), op.location)
+        self.builder.insert(copy)
+        for old, new in zip(op.results, copy.results):
+            new.name = old.name
+            self.new[old] = new
+
+    def storage(self, value: Value) -> Value:
+        """The value of the new block that holds an old one; aliases and constants are written when they are first needed."""
+        found = self.new.get(value)
+        if found is not None:
+            return found
+        op = value.defining_op
+        if op is None:
+            return value
+        if op.name in ALIASES and op.name != "prim.barrier":
+            made = make_operation(type(op), [self.storage(op.operands[0]), *op.operands[1:]], {}, [value.type], location=op.location)
+            made.properties = op.properties
+        else:
+            assert is_large_constant(op), f"'{op.name}' op is read but not stored"
+            made = make_operation(type(op), [], {"value": op.value}, location=op.location)  # type: ignore[attr-defined]
+        self.builder.insert(made)
+        made.results[0].name = value.name
+        self.new[value] = made.results[0]
+        return made.results[0]
+
+
