@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
-
-from .elements import numpy_dtype
-from .errors import ArgumentTypeError, ArgumentValueError
-from .program import Argument, Computed, Dimension, Program, SizeLike, SizeRef, Static
+from gradopt.lowering.native.elements import numpy_dtype
+from gradopt.lowering.native.errors import ArgumentTypeError, ArgumentValueError
+from gradopt.lowering.native.program import Argument, Computed, Dimension, Program, SizeLike, SizeRef, Static
 
 Array = numpy.ndarray[Any, Any]
 
-_FLOOR_LIKE = {
+_SIZE_MEANINGS: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -59,7 +58,8 @@ def _convert_one(program: Program, number: int, value: Any) -> Array:
     array = numpy.ascontiguousarray(array).reshape(array.shape)  # a 0-d array would come back with one dimension
     if not array.flags.aligned:
         array = array.copy()
-    return array if array.dtype is dtype else array.view(dtype)
+    result: Array = array if array.dtype is dtype else array.view(dtype)
+    return result
 
 
 def _as_array(program: Program, name: str, wanted: Argument, dtype: numpy.dtype[Any], value: Any) -> Array:
@@ -70,7 +70,9 @@ def _as_array(program: Program, name: str, wanted: Argument, dtype: numpy.dtype[
     try:
         return numpy.asarray(value)
     except (ValueError, TypeError) as error:
-        raise ArgumentTypeError(f"{program.name}: {name}: expected an array of {wanted.element}, found {type(value).__name__}: {error}") from None
+        raise ArgumentTypeError(
+            f"{program.name}: {name}: expected an array of {wanted.element}, found {type(value).__name__}: {error}"
+        ) from None
 
 
 def _python_scalar(program: Program, name: str, wanted: Argument, dtype: numpy.dtype[Any], value: bool | int | float) -> Array:
@@ -84,7 +86,9 @@ def _python_scalar(program: Program, name: str, wanted: Argument, dtype: numpy.d
     else:
         right = not is_bool
     if not right:
-        raise ArgumentTypeError(f"{program.name}: {name}: expected {wanted.element}, found the Python {type(value).__name__} {value!r}")
+        raise ArgumentTypeError(
+            f"{program.name}: {name}: expected {wanted.element}, found the Python {type(value).__name__} {value!r}"
+        )
     if wanted.element == "bf16" and dtype == numpy.uint16:
         raise ArgumentTypeError(f"{program.name}: {name}: expected bf16 as uint16 bits, found the Python number {value!r}")
     return numpy.asarray(value, dtype)
@@ -115,7 +119,7 @@ def size_values(program: Program, arrays: Sequence[Array]) -> list[int]:
         elif isinstance(entry, Dimension):
             values.append(arrays[entry.argument].shape[entry.axis])
         elif isinstance(entry, Computed):
-            values.append(_FLOOR_LIKE[entry.operation](values[entry.left], values[entry.right]))
+            values.append(_SIZE_MEANINGS[entry.operation](values[entry.left], values[entry.right]))
         else:
             values.append(entry.initial)
     return values
@@ -130,8 +134,9 @@ def _check_shapes(program: Program, arrays: Sequence[Array]) -> None:
             expected = values[size.index] if isinstance(size, SizeRef) else size
             if array.shape[axis] != expected:
                 raise ArgumentValueError(
-                    f"{program.name}: {argument_name(program, number)}: expected shape {_shape_text(program, wanted.shape)}"
-                    f"{_because(program, size, expected, axis)}, found {array.shape}"
+                    f"{program.name}: {argument_name(program, number)}: expected shape "
+                    f"{_shape_text(program, wanted.shape)}{_because(program, size, expected, axis)}, "
+                    f"found {array.shape}"
                 )
 
 

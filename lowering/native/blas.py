@@ -1,7 +1,7 @@
 """A private, single-threaded OpenBLAS (the package scipy-openblas32) and the table of its routines' addresses.
 
-The library has names of its own (`scipy_…`), so its thread count is nobody else's.  It is loaded when the first program whose kernels
-call it is made; until then the table holds zeros.
+The library has names of its own (`scipy_…`), so its thread count is nobody else's.  It is loaded when the first
+program whose kernels call it is made; until then the table holds zeros.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import locks
-from .context import BLAS_NAMES, ROUTINE_NAMES
-from .program import KernelSource
+from gradopt.lowering.native import locks
+from gradopt.lowering.native.context import BLAS_NAMES, ROUTINE_NAMES
+from gradopt.lowering.native.program import KernelSource
 
 _TABLE = (ctypes.c_int64 * len(ROUTINE_NAMES))()
 _LIBRARIES: list[ctypes.CDLL] = []

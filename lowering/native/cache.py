@@ -1,8 +1,9 @@
 """The store of object code: one file a kernel, in a folder that only its user may write to.
 
-A file is a magic word, the SHA-256 of what follows, and an object file.  It is written under a temporary name and renamed, so a
-reader never sees half of one; a damaged, foreign or truncated file counts as absent and is written anew.  The generated source
-lies beside it under the same name, for people.  Nothing here is ever unpickled or executed before its checksum and symbols are right.
+A file is a magic word, the SHA-256 of what follows, and an object file.  It is written under a temporary name and
+renamed, so a reader never sees half of one; a damaged, foreign or truncated file counts as absent and is written
+anew.  The generated source lies beside it under the same name, for people.  Nothing here is ever unpickled or
+executed before its checksum and symbols are right.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .symbols import ObjectFormatError, forbidden_symbols
+from gradopt.lowering.native.symbols import ObjectFormatError, forbidden_symbols
 
 MAGIC = b"GRADOPT1"
 ENVIRONMENT = "GRADOPT_CACHE_DIR"
@@ -85,7 +86,8 @@ def read(folder: Path | None, name: str) -> bytes | None:
 
 
 def write(folder: Path | None, name: str, data: bytes, source: str) -> None:
-    """Store object code and the source it came from; a full disk or a read-only folder only means that nothing is stored.
+    """Store object code and the source it came from; a full disk or a read-only folder only means that nothing is
+    stored.
 
     Raises ObjectFormatError for code that must not be stored.
     """

@@ -1,6 +1,7 @@
 """LLVM IR to object code for this machine's processor, and object code to addresses.
 
-Engines are never destroyed: kernels, the driver and the destructors of results may run until the last moment of the process.
+Engines are never destroyed: kernels, the driver and the destructors of results may run until the last moment of the
+process.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
-
-from . import locks
+from gradopt.lowering.native import locks
 
 OPTIMISATION = 3
 _ENGINES: list[Any] = []

@@ -1,8 +1,9 @@
 """Kernels to addresses: from this process, from the cache, or compiled now.
 
-The cache's key is a hash of the kernel's source, this package's binary interface, the front end and its version, LLVM's, and the
-processor.  Kernels that are missing are compiled one LLVM module each, in this process: measured on two cores, starting a second
-process and importing LLVM there costs as much as eight kernels, so it pays only from `PARALLEL_FROM` missing kernels on.
+The cache's key is a hash of the kernel's source, this package's binary interface, the front end and its version,
+LLVM's, and the processor.  Kernels that are missing are compiled one LLVM module each, in this process: measured on
+two cores, starting a second process and importing LLVM there costs as much as eight kernels, so it pays only from
+`PARALLEL_FROM` missing kernels on.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, locks
-from .errors import KernelError
-from .program import KernelSource
+from gradopt.lowering.native import cache, locks
+from gradopt.lowering.native.errors import KernelError
+from gradopt.lowering.native.program import KernelSource
+from gradopt.lowering.native.symbols import ObjectFormatError
 
 INTERFACE = "gradopt native 1"
 """Changes with the binary interface of kernels (context.py) or with what the front ends make of the same text."""
@@ -58,7 +60,7 @@ def front_end_name(name: str | None = None) -> str:
 
 
 def _identity(front_end: str) -> str:
-    from .codegen import host
+    from gradopt.lowering.native.codegen import host
 
     version = ""
     if front_end == "numba":
@@ -71,12 +73,13 @@ def _identity(front_end: str) -> str:
 def compile_kernels(kernels: Sequence[KernelSource], front_end: str | None = None, folder: Path | None = None) -> CompiledKernels:
     """Make every kernel callable in this process.
 
-    Raises KernelError for source outside the language of kernels or whose code would need a symbol that kernels may not use.
+    Raises KernelError for source outside the language of kernels or whose code would need a symbol that kernels may
+    not use.
     """
     timings = Timings()
     front_end = front_end_name(front_end)
     start = time.perf_counter()
-    from . import codegen
+    from gradopt.lowering.native import codegen
 
     identity = _identity(front_end)
     timings.importing = time.perf_counter() - start
@@ -111,10 +114,10 @@ def _objects(missing: dict[str, KernelSource], front_end: str, folder: Path | No
 
 def _compile(key: str, kernel: KernelSource, front_end: str, folder: Path | None, timings: Timings) -> bytes:
     start = time.perf_counter()
-    from . import codegen, kernels
+    from gradopt.lowering.native import codegen, kernels
 
     if front_end == "numba":
-        from . import numba_frontend  # noqa: F401
+        from gradopt.lowering.native import numba_frontend  # noqa: F401
     imported = time.perf_counter()
     text = kernels.FRONT_ENDS[front_end](kernel)
     typed = time.perf_counter()
@@ -125,6 +128,6 @@ def _compile(key: str, kernel: KernelSource, front_end: str, folder: Path | None
     timings.compiled += 1
     try:
         cache.write(folder, key, data, kernel.source)
-    except cache.ObjectFormatError as error:
+    except ObjectFormatError as error:
         raise KernelError(f"{kernel.name}: {error}") from None
     return data

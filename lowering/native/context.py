@@ -1,4 +1,5 @@
-"""The words of a kernel's context, of a status record, and the table of library routines: the binary interface of kernels.
+"""The words of a kernel's context, of a status record, and the table of library routines: the binary interface of
+kernels.
 
 A kernel is `int32 kernel(int64 lo, int64 hi, int64* context)`.  All words are int64.
 """

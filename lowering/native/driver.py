@@ -1,7 +1,7 @@
 """The process block and the driver's machine code: made once a process, on first use.
 
-The driver is compiled by the direct front end, stored in the cache like any kernel, and never unloaded: destructors of results and
-parked workers may need it until the very end of the process.
+The driver is compiled by the direct front end, stored in the cache like any kernel, and never unloaded: destructors
+of results and parked workers may need it until the very end of the process.
 """
 
 from __future__ import annotations
@@ -16,9 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import cache, layout, locks
+from gradopt.lowering.native import cache, layout, locks
 
-ENTRIES = ("call_python", "call_table", "destroy", "worker", "stop_workers", "block_new", "block_free", "free_idle_memory", "try_pool_lock")
+ENTRIES = (
+    "call_python",
+    "call_table",
+    "destroy",
+    "worker",
+    "stop_workers",
+    "block_new",
+    "block_free",
+    "free_idle_memory",
+    "try_pool_lock",
+)
 DEFAULT_IDLE_BYTES = 512 << 20
 
 # The fields of CPython's and NumPy's objects that the driver reads: words, or bytes for the 32-bit ones.
@@ -59,20 +69,21 @@ def _constants() -> dict[str, int | float]:
 
 def source() -> str:
     """The text of the pool and the driver."""
-    from .driver_source import SOURCE as driver
-    from .pool_source import SOURCE as pool
+    from gradopt.lowering.native.call_source import SOURCE as call
+    from gradopt.lowering.native.driver_source import SOURCE as execution
+    from gradopt.lowering.native.pool_source import SOURCE as pool
 
-    return pool + driver
+    return pool + execution + call
 
 
 def module_text() -> str:
     """The driver as an LLVM module: every function internal but the entries."""
+    from gradopt.lowering.native import codegen
+    from gradopt.lowering.native.frontend import compile_function, parse_functions
+    from gradopt.lowering.native.function_compiler import Function
+    from gradopt.lowering.native.intrinsics_driver import DRIVER
+    from gradopt.lowering.native.values import I64, INT64
     from llvmlite import ir
-
-    from . import codegen
-    from .frontend import Function, compile_function, parse_functions
-    from .intrinsics_driver import DRIVER
-    from .values import I64, INT64
 
     text = source()
     module = ir.Module("driver")
@@ -89,12 +100,12 @@ def module_text() -> str:
     lines, constants = text.splitlines(), _constants()
     for node in nodes:
         entry = functions[node.name]
-        compile_function(node, lines, entry.function, entry.parameters, INT64, DRIVER, functions, constants=constants)
+        compile_function(node, lines, entry, DRIVER, functions, constants=constants)
     return codegen.with_layout("\n".join(line for line in str(module).splitlines() if not line.startswith("target ")))
 
 
 def _object_code(folder: Path | None) -> bytes:
-    from . import codegen
+    from gradopt.lowering.native import codegen
 
     constants = ",".join(f"{name}={value}" for name, value in sorted(_constants().items()))
     key = cache.key("driver 1", source(), constants, codegen.host().identity())
@@ -119,8 +130,15 @@ def layout_is_known() -> bool:
 
     read_only = numpy.zeros((3, 4), numpy.float64)
     read_only.flags.writeable = False
-    for array in (numpy.zeros((2, 3, 5), numpy.float32), numpy.zeros((), numpy.int64), numpy.ones((7, 3))[::2, 1:], read_only):
-        dimensions = (ctypes.c_int64 * array.ndim).from_address(word(array, OBJECT_LAYOUT["ARRAY_DIMENSIONS"])) if array.ndim else ()
+    for array in (
+        numpy.zeros((2, 3, 5), numpy.float32),
+        numpy.zeros((), numpy.int64),
+        numpy.ones((7, 3))[::2, 1:],
+        read_only,
+    ):
+        dimensions = (
+            (ctypes.c_int64 * array.ndim).from_address(word(array, OBJECT_LAYOUT["ARRAY_DIMENSIONS"])) if array.ndim else ()
+        )
         if (
             word(array, OBJECT_LAYOUT["OBJECT_TYPE"]) != id(numpy.ndarray)
             or word(array, OBJECT_LAYOUT["ARRAY_DATA"]) != array.ctypes.data
@@ -140,9 +158,14 @@ def _c_functions() -> dict[str, int]:
     kind = wait_kind()
     if sys.platform == "win32":
         runtime, kernel = ctypes.CDLL("msvcrt"), ctypes.WinDLL("kernelbase")
-        names: dict[str, Any] = {"malloc": runtime.malloc, "free": runtime.free, "clock": kernel.QueryPerformanceCounter,
-                                 "yield_thread": kernel.SwitchToThread, "wait": kernel.WaitOnAddress,
-                                 "wake": kernel.WakeByAddressAll}  # fmt: skip
+        names: dict[str, Any] = {
+            "malloc": runtime.malloc,
+            "free": runtime.free,
+            "clock": kernel.QueryPerformanceCounter,
+            "yield_thread": kernel.SwitchToThread,
+            "wait": kernel.WaitOnAddress,
+            "wake": kernel.WakeByAddressAll,
+        }
     else:
         runtime = ctypes.CDLL(None)
         futex = kind == layout.WAIT_FUTEX
@@ -167,7 +190,11 @@ def _python_functions() -> dict[str, int]:
     """Addresses of the functions and objects of CPython and NumPy."""
     import numpy
 
-    table = {name: _address(getattr(ctypes.pythonapi, name)) for name in layout.HOST_NAMES if name.startswith(("PyE", "PyC", "Py_", "PyT", "PyB"))}
+    table = {
+        name: _address(getattr(ctypes.pythonapi, name))
+        for name in layout.HOST_NAMES
+        if name.startswith(("PyE", "PyC", "Py_", "PyT", "PyB"))
+    }
     core = getattr(numpy, "_core", None) or numpy.core
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -215,7 +242,7 @@ def process() -> Process:
 
 
 def _new_process() -> Process:
-    from . import blas, codegen
+    from gradopt.lowering.native import blas, codegen
 
     symbols = {entry: f"gradopt_driver_{entry}" for entry in ENTRIES}
     loaded = codegen.load([_object_code(cache.open_folder())], symbols.values())
@@ -247,9 +274,11 @@ def _keep_for_ever(*objects: object) -> None:
 
 
 def reset_after_fork() -> None:
-    """In a forked child, which has none of its parent's other threads: a fresh pool, no lock held, no idle memory known.
+    """In a forked child, which has none of its parent's other threads: a fresh pool, no lock held, no idle memory
+    known.
 
-    Another thread of the parent may have been inside the memory lists when the fork happened, so what lies idle there is given up.
+    Another thread of the parent may have been inside the memory lists when the fork happened, so what lies idle there
+    is given up.
     """
     if not _PROCESS:
         return
@@ -262,7 +291,9 @@ def reset_after_fork() -> None:
 
 
 def set_idle_limit(nbytes: int) -> None:
-    """How many bytes of free memory may be kept for later calls (512 MiB at first); less than lies idle now releases it all."""
+    """How many bytes of free memory may be kept for later calls (512 MiB at first); less than lies idle now releases
+    it all.
+    """
     if nbytes < 0:
         raise ValueError(f"idle limit {nbytes}: expected a number of bytes >= 0")
     process().set_word(layout.MEMORY_LIMIT, nbytes)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class Element:
     """One element type: `value` is the name of the scalar type that a load gives and a store takes.
 
-    `numpy` is the name of NumPy's type; bf16 has none of its own (ml_dtypes.bfloat16 where installed, else its bits as uint16).
+    `numpy` is the name of NumPy's type; bf16 has none of its own (ml_dtypes.bfloat16 where installed, else its bits
+    as uint16).
     """
 
     name: str
@@ -53,5 +54,6 @@ def numpy_dtype(name: str) -> numpy.dtype:
             import ml_dtypes
         except ImportError:
             return numpy.dtype("uint16")
-        return numpy.dtype(ml_dtypes.bfloat16)
+        dtype: numpy.dtype = numpy.dtype(ml_dtypes.bfloat16)
+        return dtype
     return numpy.dtype(ELEMENTS[name].numpy)

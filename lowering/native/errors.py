@@ -6,8 +6,8 @@ from __future__ import annotations
 class GradoptRuntimeError(RuntimeError):
     """A check inside a running program failed.
 
-    `check` is the number that the program gave to the check, `value` the offending value and `position` where it was found
-    (a flat index, or 0).  The holder of the program maps the number to a location and a message.
+    `check` is the number that the program gave to the check, `value` the offending value and `position` where it was
+    found (a flat index, or 0).  The holder of the program maps the number to a location and a message.
     """
 
     def __init__(self, check: int, value: int | float, position: int, message: str | None = None) -> None:

@@ -1,8 +1,8 @@
 """What a caller gets: a program, compiled and loaded, as a callable on NumPy arrays.
 
-A call with exactly the arrays that the program wants never runs Python code between the arguments and the results: the driver
-(driver_source.py) reads the arrays' fields, takes memory from the pool, runs, and wraps the results.  Anything else takes the slow
-way through `arguments.py`, which converts or explains.
+A call with exactly the arrays that the program wants never runs Python code between the arguments and the results:
+the driver (driver_source.py) reads the arrays' fields, takes memory from the pool, runs, and wraps the results.
+Anything else takes the slow way through `arguments.py`, which converts or explains.
 """
 
 from __future__ import annotations
@@ -15,21 +15,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-
-from . import arguments as conversion
-from . import blas, driver, layout, pool
-from . import image as images
-from .compile import Timings, compile_kernels
-from .context import STATUS_CHECK, STATUS_IS_FLOAT, STATUS_POSITION, STATUS_VALUE, STATUS_WORDS
-from .elements import ELEMENTS, numpy_dtype
-from .errors import GradoptRuntimeError
-from .program import Program, Result, SizeLike
+from gradopt.lowering.native import arguments as conversion
+from gradopt.lowering.native import blas, driver, layout, pool
+from gradopt.lowering.native import image as images
+from gradopt.lowering.native.compile import Timings, compile_kernels
+from gradopt.lowering.native.context import STATUS_CHECK, STATUS_IS_FLOAT, STATUS_POSITION, STATUS_VALUE, STATUS_WORDS
+from gradopt.lowering.native.elements import ELEMENTS, numpy_dtype
+from gradopt.lowering.native.errors import GradoptRuntimeError
+from gradopt.lowering.native.program import Program, Result, SizeLike
 
 METH_FASTCALL = 0x0080
 
 
 class _MethodDefinition(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
 
 
 @dataclass
@@ -55,11 +59,12 @@ class ProfileEvent:
 class Executable:
     """A native program as a callable.
 
-    Arguments are arrays of the program's element types and shapes; results are fresh arrays, aligned to 64 bytes, whose memory is
-    used again once they and all their views are gone.  Any number of threads may call one executable at once.
+    Arguments are arrays of the program's element types and shapes; results are fresh arrays, aligned to 64 bytes,
+    whose memory is used again once they and all their views are gone.  Any number of threads may call one executable
+    at once.
 
-    Raises ArgumentTypeError and ArgumentValueError for wrong arguments, GradoptRuntimeError for a check that fails, MemoryError.
-    Making one raises KernelError and ProgramError for a program that is not well formed.
+    Raises ArgumentTypeError and ArgumentValueError for wrong arguments, GradoptRuntimeError for a check that fails,
+    MemoryError. Making one raises KernelError and ProgramError for a program that is not well formed.
     """
 
     def __init__(self, program: Program, *, front_end: str | None = None, cache_folder: Path | None = None) -> None:
@@ -189,5 +194,3 @@ def runtime_error(record: bytes) -> GradoptRuntimeError:
     if words[STATUS_IS_FLOAT]:
         value = struct.unpack("=d", struct.pack("=q", value))[0]
     return GradoptRuntimeError(words[STATUS_CHECK], value, words[STATUS_POSITION])
-
-

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import layout
-from .errors import ProgramError
-from .program import (
+from gradopt.lowering.native import layout
+from gradopt.lowering.native.errors import ProgramError
+from gradopt.lowering.native.program import (
     SIZE_OPERATIONS,
     Argument,
     Buffer,
@@ -78,16 +78,18 @@ class Flattener:
         self.sizes = list(self.program.sizes)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Run: self._run, LoopBegin: self._loop_begin, LoopEnd: self._loop_end, WhileBegin: self._while_begin,
-            WhileTest: self._while_test, WhileEnd: self._while_end, IfBegin: self._if_begin, Else: self._else, IfEnd: self._if_end,
-            SwitchBegin: self._switch_begin, Case: self._case, SwitchEnd: self._switch_end, SetSize: self._set_size,
-            Compute: self._compute, Swap: self._swap, Copy: self._copy, Fill: self._fill, Check: self._check,
+            WhileTest: self._while_test, WhileEnd: self._while_end, IfBegin: self._if_begin, Else: self._else, IfEnd:
+            self._if_end, SwitchBegin: self._switch_begin, Case: self._case, SwitchEnd: self._switch_end, SetSize:
+            self._set_size, Compute: self._compute, Swap: self._swap, Copy: self._copy, Fill: self._fill, Check:
+            self._check,
         }  # fmt: skip
 
     def fail(self, message: str) -> ProgramError:
         return ProgramError(f"{self.program.name}: instruction {self._position}: {message}")
 
     def flatten(self) -> None:
-        for self._position, instruction in enumerate(self.program.instructions):
+        for position, instruction in enumerate(self.program.instructions):
+            self._position = position
             self._handlers[type(instruction)](instruction)
         if self._open:
             raise self.fail(f"{type(self._open[-1].marker).__name__} without its end")

@@ -8,12 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
-
-from . import layout
-from .elements import ELEMENTS, numpy_dtype
-from .errors import ProgramError
-from .flatten import Flattener, size_operation
-from .program import Argument, Computed, Constant, Dimension, Program, Result, SizeLike, SizeRef, Static, Temporary, Variable
+from gradopt.lowering.native import layout
+from gradopt.lowering.native.elements import ELEMENTS, numpy_dtype
+from gradopt.lowering.native.errors import ProgramError
+from gradopt.lowering.native.flatten import Flattener, size_operation
+from gradopt.lowering.native.program import (
+    Argument,
+    Computed,
+    Constant,
+    Dimension,
+    Program,
+    Result,
+    SizeLike,
+    SizeRef,
+    Static,
+    Temporary,
+    Variable,
+)
 
 
 @dataclass
@@ -60,7 +71,9 @@ class _Sections:
 
 
 def build(program: Program, addresses: list[int], process: int) -> Image:
-    """The image of a program whose kernels lie at `addresses`.  Raises ProgramError for a program that is not well formed."""
+    """The image of a program whose kernels lie at `addresses`.  Raises ProgramError for a program that is not well
+    formed.
+    """
     flat = Flattener(program, addresses)
     flat.flatten()
     keep: list[Any] = []
@@ -71,7 +84,10 @@ def build(program: Program, addresses: list[int], process: int) -> Image:
     deferred = any(kind == layout.DIMENSION_ENTRY for kind in dimensions[:: layout.DIMENSION_WORDS])
     results = _results(program, flat, dimensions, keep)
     temporaries = _temporaries(program, flat)
-    header[layout.IMAGE_ARENA], header[layout.IMAGE_SCRATCH] = flat.size(program.arena_bytes), flat.size(program.scratch_bytes)
+    header[layout.IMAGE_ARENA], header[layout.IMAGE_SCRATCH] = (
+        flat.size(program.arena_bytes),
+        flat.size(program.scratch_bytes),
+    )
     sections.add(layout.IMAGE_INSTRUCTIONS, [word for row in flat.words for word in row])
     sections.add(layout.IMAGE_LISTS, flat.lists)
     sections.add(layout.IMAGE_SIZES, [_initial(entry) for entry in flat.sizes])
@@ -142,7 +158,9 @@ def _check_dimension(program: Program, index: int, entry: Dimension) -> None:
         assert isinstance(argument, Argument)
         if 0 <= entry.axis < len(argument.shape) and argument.shape[entry.axis] == SizeRef(index):
             return
-    raise ProgramError(f"{program.name}: size {index} is dimension {entry.axis} of argument {entry.argument}, whose shape does not say so")
+    raise ProgramError(
+        f"{program.name}: size {index} is dimension {entry.axis} of argument {entry.argument}, whose shape does not say so"
+    )
 
 
 def _pointers(program: Program, keep: list[Any]) -> list[int]:
@@ -161,9 +179,10 @@ def _temporaries(program: Program, flat: Flattener) -> list[int]:
     for index, buffer in enumerate(program.buffers):
         if isinstance(buffer, Temporary):
             words += [index, flat.size(buffer.offset)]
-            static = isinstance(buffer.offset, int) and isinstance(buffer.nbytes, int) and isinstance(program.arena_bytes, int)
-            if static and not 0 <= buffer.offset <= buffer.offset + buffer.nbytes <= program.arena_bytes:  # type: ignore[operator]
-                raise ProgramError(f"{program.name}: temporary {index} does not fit in the arena of {program.arena_bytes} bytes")
+            offset, nbytes, arena = buffer.offset, buffer.nbytes, program.arena_bytes
+            static = isinstance(offset, int) and isinstance(nbytes, int) and isinstance(arena, int)
+            if static and not 0 <= offset <= offset + nbytes <= arena:  # type: ignore[operator]
+                raise ProgramError(f"{program.name}: temporary {index} does not fit in the arena of {arena} bytes")
     return words
 
 
@@ -204,7 +223,7 @@ def _results(program: Program, flat: Flattener, dimensions: list[int], keep: lis
 
 def uses_pool(program: Program) -> bool:
     """Whether any kernel can have more than one chunk."""
-    from .program import Run
+    from gradopt.lowering.native.program import Run
 
     return any(
         isinstance(item, Run) and not (isinstance(item.extent, int) and isinstance(item.grain, int) and item.extent <= item.grain)

@@ -1,17 +1,16 @@
 """Intrinsics on scalars: arithmetic that wraps and never traps, comparisons, conversions, steps of reductions.
 
-Floating-point flags are given instruction by instruction: `contract` on add, subtract, multiply and divide, `reassoc` only on the
-steps of reductions, never the rest of fast-math (which would lose NaN).  The operators of Python (`a + b`) carry no flag at all.
+Floating-point flags are given instruction by instruction: `contract` on add, subtract, multiply and divide, `reassoc`
+only on the steps of reductions, never the rest of fast-math (which would lose NaN).  The operators of Python (`a +
+b`) carry no flag at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from llvmlite import ir
-
-from .errors import KernelError
-from .values import (
+from gradopt.lowering.native.errors import KernelError
+from gradopt.lowering.native.values import (
     BOOLEAN,
     SCALARS,
     Emission,
@@ -26,11 +25,14 @@ from .values import (
     expect_count,
     intrinsic_call,
 )
+from llvmlite import ir
 
 CONTRACT = ("contract",)
 REDUCTION = ("reassoc", "contract")
 FIRST_LLVM_WITH_MAXIMUM = 17
-"""llvm.maximum and llvm.minimum are lowered on x86, and known as reductions to the vectoriser, from this version of LLVM on."""
+"""llvm.maximum and llvm.minimum are lowered on x86, and known as reductions to the vectoriser, from this version of
+LLVM on.
+"""
 
 Operation = Callable[[Emission, Scalar, Sequence[ir.Value]], ir.Value]
 

@@ -1,16 +1,16 @@
-"""Intrinsics of the driver and the pool alone: raw memory by address, atomics, calls by address.  Kernels cannot use them.
+"""Intrinsics of the driver and the pool alone: raw memory by address, atomics, calls by address.  Kernels cannot use
+them.
 
-Addresses are i64.  All atomics are sequentially consistent: they are few, and the argument in pool_source.py leans on one order.
+Addresses are i64.  All atomics are sequentially consistent: they are few, and the argument in pool_source.py leans on
+one order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from llvmlite import ir
-
-from .intrinsics_arithmetic import ARITHMETIC
-from .values import (
+from gradopt.lowering.native.intrinsics_arithmetic import ARITHMETIC
+from gradopt.lowering.native.values import (
     BOOLEAN,
     I8,
     I32,
@@ -25,6 +25,7 @@ from .values import (
     expect_count,
     intrinsic_call,
 )
+from llvmlite import ir
 
 ORDER = "seq_cst"
 Emit = Callable[[ir.IRBuilder, Sequence[ir.Value]], "ir.Value | None"]

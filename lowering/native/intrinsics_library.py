@@ -1,25 +1,50 @@
 """Intrinsics that call BLAS and LAPACK through the context's table of routines.
 
-Matrices of the BLAS calls are row-major (the C interface); LAPACK's are column-major (the Fortran interface).  Transposes and
-triangles are numbers in the source: 0 or 1.  The routines run on the calling thread alone.
+Matrices of the BLAS calls are row-major (the C interface); LAPACK's are column-major (the Fortran interface).
+Transposes and triangles are numbers in the source: 0 or 1.  The routines run on the calling thread alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradopt.lowering.native import context as words
+from gradopt.lowering.native.errors import KernelError
+from gradopt.lowering.native.intrinsics_memory import _table_entry
+from gradopt.lowering.native.values import (
+    CONTEXT,
+    FLOAT32,
+    FLOAT64,
+    I8,
+    I32,
+    I64,
+    INT32,
+    INT64,
+    Emission,
+    Intrinsic,
+    Pointer,
+    Signature,
+    Type,
+    describe,
+    expect_count,
+    fits,
+)
 from llvmlite import ir
 
-from . import context as words
-from .intrinsics_memory import _table_entry
-from .values import CONTEXT, FLOAT32, FLOAT64, I8, I32, I64, INT32, INT64, Emission, Intrinsic, Pointer, Signature, Type, describe
-from .values import expect_count, fits
-from .errors import KernelError
+ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, UPPER, LOWER, NON_UNIT, UNIT, LEFT, RIGHT = (
+    101,
+    111,
+    112,
+    121,
+    122,
+    131,
+    132,
+    141,
+    142,
+)
 
-ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, UPPER, LOWER, NON_UNIT, UNIT, LEFT, RIGHT = 101, 111, 112, 121, 122, 131, 132, 141, 142
-
-# One letter a parameter: i integer, f float of the routine's type, p pointer to the routine's type, q pointer to i32, and flags
-# t (transpose), u (lower), d (unit diagonal), s (right side), each an integer that is 0 or 1.
+# One letter a parameter: i integer, f float of the routine's type, p pointer to the routine's type, q pointer to i32,
+# and flags t (transpose), u (lower), d (unit diagonal), s (right side), each an integer that is 0 or 1.
 BLAS_PARAMETERS = {
     "gemm": "ttiiifpipifpi",  # trans_a trans_b m n k alpha a lda b ldb beta c ldc
     "gemv": "tiifpipifpi",  # trans m n alpha a lda x incx beta y incy
@@ -84,7 +109,9 @@ def _lapack(name: str) -> Intrinsic:
     letters = LAPACK_PARAMETERS[name[1:]]
 
     def emit(emission: Emission, signature: Signature, values: Sequence[ir.Value]) -> ir.Value:
-        """Fortran takes every argument by address; the slots live in the entry block so that loops do not grow the stack."""
+        """Fortran takes every argument by address; the slots live in the entry block so that loops do not grow the
+        stack.
+        """
         builder = emission.builder
         with builder.goto_entry_block():
             slots = [None if letter in "pq" else builder.alloca(I8 if letter in _CHARACTERS else I32) for letter in letters]
@@ -104,7 +131,9 @@ def _lapack(name: str) -> Intrinsic:
         builder.call(_routine(emission, values[0], name, type_), arguments + lengths)
         return builder.load(info)
 
-    return Intrinsic(name, lambda arguments: _signature(name, letters, arguments, INT32), emit, "LAPACK, column-major; gives info")
+    return Intrinsic(
+        name, lambda arguments: _signature(name, letters, arguments, INT32), emit, "LAPACK, column-major; gives info"
+    )
 
 
 LIBRARY: tuple[Intrinsic, ...] = (

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llvmlite import ir
-
-from . import context as words
-from .elements import ELEMENTS
-from .errors import KernelError
-from .values import (
+from gradopt.lowering.native import context as words
+from gradopt.lowering.native.elements import ELEMENTS
+from gradopt.lowering.native.errors import KernelError
+from gradopt.lowering.native.values import (
     CONTEXT,
     F32,
     FLOAT64,
@@ -30,6 +28,7 @@ from .values import (
     intrinsic_call,
     memory_type,
 )
+from llvmlite import ir
 
 
 def _context_word(emission: Emission, context: ir.Value, word: int) -> ir.Value:
@@ -189,7 +188,10 @@ def _infer_atomic_add(arguments: Sequence[Type]) -> Signature:
     expect_count("atomic_add", arguments, 3)
     pointer = _pointer("atomic_add", arguments[0])
     if pointer.element not in ("i32", "i64", "ui32", "ui64"):
-        raise KernelError(f"atomic_add: only 32 and 64-bit integers (an order-dependent sum would change bits), found {pointer.element}")
+        raise KernelError(
+            "atomic_add: only 32 and 64-bit integers (the order of a sum of floats would change its bits), "
+            f"found {pointer.element}"
+        )
     return Signature((pointer, INT64, pointer.value), pointer.value)
 
 
@@ -209,7 +211,10 @@ def _emit_report(emission: Emission, signature: Signature, values: Sequence[ir.V
     builder = emission.builder
     is_float = signature.parameters[2] == FLOAT64
     record = builder.inttoptr(_context_word(emission, values[0], words.STATUS), I64.as_pointer())
-    word = lambda index: builder.gep(record, [ir.Constant(I64, index)], inbounds=True)  # noqa: E731
+
+    def word(index: int) -> ir.Value:
+        return builder.gep(record, [ir.Constant(I64, index)], inbounds=True)
+
     first = builder.icmp_signed("==", builder.load(word(words.STATUS_SET)), ir.Constant(I64, 0))
     value = builder.bitcast(values[2], I64) if is_float else values[2]
     fields = (
@@ -238,4 +243,3 @@ MEMORY: tuple[Intrinsic, ...] = (
     Intrinsic("atomic_add", _infer_atomic_add, _emit_atomic_add, "add to an integer element, give the old value"),
     Intrinsic("report", _infer_report, _emit_report, "record (check, value, position) of a failure; gives the status 1"),
 )
-

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gradopt.lowering.native import codegen
+from gradopt.lowering.native.errors import KernelError
+from gradopt.lowering.native.frontend import compile_function, parse_functions
+from gradopt.lowering.native.function_compiler import Function
+from gradopt.lowering.native.intrinsics import table
+from gradopt.lowering.native.program import KernelSource
+from gradopt.lowering.native.values import CONTEXT, I32, I64, INT32, INT64
 from llvmlite import ir
-
-from . import codegen
-from .errors import KernelError
-from .frontend import compile_function, parse_functions
-from .intrinsics import table
-from .program import KernelSource
-from .values import CONTEXT, I32, I64, INT32, INT64
 
 PARAMETERS = (INT64, INT64, CONTEXT)
 
@@ -30,7 +30,7 @@ def direct_module(kernel: KernelSource) -> str:
     function = ir.Function(module, ir.FunctionType(I32, [I64, I64, I64.as_pointer()]), symbol(kernel))
     features = codegen.host().features
     lines = kernel.source.splitlines()
-    compile_function(functions[0], lines, function, PARAMETERS, INT32, table(), {}, features)
+    compile_function(functions[0], lines, Function(function, PARAMETERS, INT32), table(), {}, features)
     return codegen.with_layout(_body(module))
 
 
@@ -41,7 +41,7 @@ def _body(module: ir.Module) -> str:
 
 def numba_module(kernel: KernelSource) -> str:
     """Compile with numba (numba_frontend.py)."""
-    from .numba_frontend import module_text
+    from gradopt.lowering.native.numba_frontend import module_text
 
     return codegen.with_layout(module_text(kernel, symbol(kernel)))
 

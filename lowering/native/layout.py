@@ -1,12 +1,13 @@
-"""Where the driver keeps what: word numbers of the process block, of a program's image, of a call's frame, and operation codes.
+"""Where the driver keeps what: word numbers of the process block, of a program's image, of a call's frame, and
+operation codes.
 
-Everything is int64 words.  The process block is one for the process; the image is one for each executable and never changes during a
-call; a frame is one for each running call.
+Everything is int64 words.  The process block is one for the process; the image is one for each executable and never
+changes during a call; a frame is one for each running call.
 """
 
 from __future__ import annotations
 
-from . import context
+from gradopt.lowering.native import context
 
 WORD = 8
 LINE = 16
@@ -22,7 +23,9 @@ POOL_STOP = 5 * LINE
 POOL_WORKERS = POOL_STOP + 1
 """Workers that are running."""
 POOL_READY = POOL_STOP + 2
-"""1 once the workers that should run have been started (by Python, when the first program that can use them is called)."""
+"""1 once the workers that should run have been started (by Python, when the first program that can use them is
+called).
+"""
 POOL_GENERATION = POOL_STOP + 3
 REGION = 6 * LINE
 """The region that is being run: written by the thread that holds the lock, read by the workers."""
@@ -66,13 +69,13 @@ AREA_WORDS = 4 * LINE
     IMAGE_FRAME_SIZES, IMAGE_FRAME_POINTERS, IMAGE_FRAME_OPERANDS, IMAGE_FRAME_PARAMETERS, IMAGE_FRAME_DIMENSIONS,
 ) = range(30)  # fmt: skip
 IMAGE_HEADER = 32
-# IMAGE_INSTRUCTIONS … IMAGE_DIMENSIONS hold addresses of sections of the image; IMAGE_ARENA and IMAGE_SCRATCH entries of the size
-# table; IMAGE_FRAME_* byte offsets in the frame.
+# IMAGE_INSTRUCTIONS … IMAGE_DIMENSIONS hold addresses of sections of the image; IMAGE_ARENA and IMAGE_SCRATCH entries
+# of the size table; IMAGE_FRAME_* byte offsets in the frame.
 
 INSTRUCTION_WORDS = 8
 (
-    OP_RUN, OP_LOOP_BEGIN, OP_LOOP_END, OP_JUMP, OP_JUMP_UNLESS, OP_SWITCH, OP_SET_SIZE, OP_COMPUTE, OP_SWAP, OP_COPY, OP_FILL,
-    OP_CHECK,
+    OP_RUN, OP_LOOP_BEGIN, OP_LOOP_END, OP_JUMP, OP_JUMP_UNLESS, OP_SWITCH, OP_SET_SIZE, OP_COMPUTE, OP_SWAP, OP_COPY,
+    OP_FILL, OP_CHECK,
 ) = range(12)  # fmt: skip
 COMPUTED_WORDS = 4  # target, operation, left, right
 TEMPORARY_WORDS = 2  # buffer, entry of the size table that holds its offset
@@ -98,8 +101,8 @@ PROFILE_THREAD = 3
 
 HOST_NAMES = (
     "malloc", "free", "clock", "yield_thread", "wait", "wake", "mutex_lock", "mutex_unlock",
-    "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals", "PyErr_NoMemory", "PyCapsule_New", "PyCapsule_GetPointer",
-    "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyBytes_FromStringAndSize",
+    "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals", "PyErr_NoMemory", "PyCapsule_New",
+    "PyCapsule_GetPointer", "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyBytes_FromStringAndSize",
     "PyArray_NewFromDescr", "PyArray_SetBaseObject", "ndarray_type", "not_implemented", "destructor",
 )  # fmt: skip
 """Functions (and two objects) that the driver calls by address, in the order of the table."""
@@ -115,7 +118,9 @@ SPINS = 3000
 
 def constants() -> dict[str, int | float]:
     """Every number of this module and of the kernels' context, by name, for the driver's source."""
-    numbers: dict[str, int | float] = {name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)}
+    numbers: dict[str, int | float] = {
+        name: value for name, value in globals().items() if name.isupper() and isinstance(value, int)
+    }
     numbers.update({f"CONTEXT_{name}": getattr(context, name) for name in ("OPERANDS", "PARAMETERS", "ROUTINES", "SCRATCH")})
     numbers.update(CONTEXT_SCRATCH_SIZE=context.SCRATCH_SIZE, CONTEXT_CHUNK=context.CHUNK, CONTEXT_STATUS=context.STATUS)
     numbers.update({name: getattr(context, name) for name in dir(context) if name.startswith("STATUS_")})

@@ -1,6 +1,7 @@
 """The locks of the back end, in the one order in which they may be taken together, and what a fork does with them.
 
-A fork takes them all first, so that no other thread is inside what they guard when memory is copied: a child may compile and run.
+A fork takes them all first, so that no other thread is inside what they guard when memory is copied: a child may
+compile and run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The worker threads: Python daemon threads parked inside the driver's `worker`, started when a program first can use them.
+"""The worker threads: Python daemon threads parked inside the driver's `worker`, started when a program first can use
+them.
 
 The number of threads (workers and the caller) is GRADOPT_NUM_THREADS, or the processors this process may use, or what
 `set_num_threads` said.  Results do not depend on it.
@@ -13,7 +14,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from . import driver, layout, locks
+from gradopt.lowering.native import driver, layout, locks
 
 
 @dataclass
@@ -36,7 +37,9 @@ def available_processors() -> int:
 
 
 def num_threads() -> int:
-    """How many threads run a program, the caller included.  Raises ValueError for a GRADOPT_NUM_THREADS that is no positive number."""
+    """How many threads run a program, the caller included.  Raises ValueError for a GRADOPT_NUM_THREADS that is no
+    positive number.
+    """
     if _STATE.wanted is not None:
         return _STATE.wanted
     text = os.environ.get("GRADOPT_NUM_THREADS", "").strip()
@@ -85,7 +88,7 @@ def _start_worker(process: driver.Process, number: int) -> None:
 
 
 def _stop() -> None:
-    """End the workers; with locks.POOL held.  Callers that run meanwhile work alone: they find the pool's lock taken."""
+    """End the workers; with locks.POOL held.  Callers that run meanwhile work alone: the pool is locked."""
     if not _STATE.threads:
         if driver._PROCESS:
             driver.process().set_word(layout.POOL_READY, 0)
@@ -112,7 +115,7 @@ def _exchange_lock(process: driver.Process) -> int:
 
 
 def _free_scratch(process: driver.Process, area: ctypes.Array[ctypes.c_char]) -> None:
-    from .context import SCRATCH
+    from gradopt.lowering.native.context import SCRATCH
 
     address = (ctypes.addressof(area) + 127) & -128
     scratch = ctypes.c_int64.from_address(address + layout.WORD * (layout.AREA_CONTEXT + SCRATCH)).value

@@ -2,28 +2,32 @@
 
 How the pool works, and why it is right
 ----------------------------------------
-One thread, the *owner*, holds POOL_LOCK and runs one region: `chunks` calls of a kernel.  It fills REGION, sets POOL_DONE to 0, and
-publishes the region by storing POOL_TICKET = generation << 32 | chunks left.  Owner and workers claim a chunk by a compare-and-swap
-that lowers the low half by one; the number of the chunk is `chunks - left`.  Who has run a chunk adds one to POOL_DONE; the owner
-leaves when POOL_DONE is `chunks`, and only then may REGION be written again.
+One thread, the *owner*, holds POOL_LOCK and runs one region: `chunks` calls of a kernel.  It fills REGION, sets
+POOL_DONE to 0, and publishes the region by storing POOL_TICKET = generation << 32 | chunks left.  Owner and workers
+claim a chunk by a compare-and-swap that lowers the low half by one; the number of the chunk is `chunks - left`.  Who
+has run a chunk adds one to POOL_DONE; the owner leaves when POOL_DONE is `chunks`, and only then may REGION be
+written again.
 
-1. A claim is never stale.  A successful compare-and-swap proves that the ticket word held the value the thread had read, so at that
-   instant a region was open with a chunk left, and this thread now owns one of its chunks.  That region cannot end before this thread
-   adds to POOL_DONE, so REGION stays as it is from the claim to that addition.  REGION is read only between the two.  A worker that
-   wakes late, or slept through any number of regions, holds no claim: it reads the word anew, finds nothing left, or claims a chunk
-   of whatever region is open now, which is just as good.  The generation makes words of different regions differ, so a swap
-   cannot succeed on a word read in an earlier region; even if it did (after 2**32 regions) the claim would be one on the open region.
-2. What a worker sees.  The owner's plain stores to REGION happen before its store of the ticket; a claim reads that store or a later
-   swap of the same word (a release sequence), so the claimer sees REGION, and everything that the owner wrote before, as of
-   publication.  Adding to POOL_DONE releases the chunk's results; the owner's load of the final count acquires them all.
-3. No lost wake-up.  A worker reads POOL_EPOCH, then looks for chunks, then sleeps only while POOL_EPOCH is still what it had read.
-   The owner publishes the ticket, then adds to POOL_EPOCH, then reads POOL_SLEEPERS.  All are sequentially consistent.  A worker adds
-   itself to POOL_SLEEPERS before it asks the kernel to sleep: either the owner sees it and wakes it, or its sleep finds that
-   POOL_EPOCH has changed (futex and WaitOnAddress compare inside the kernel, the condition variable under its mutex, which the owner
-   takes to wake).
-4. Chunks are cut by extent and grain alone, and a kernel's result depends on its chunk alone, so bits do not depend on who ran what.
-5. Failures.  Each claims' record is merged under FAILURE_LOCK before the addition to POOL_DONE; the lowest chunk wins.  All chunks run
-   in any case, so the lowest failing chunk is the same however they were shared out.
+1. A claim is never stale.  A successful compare-and-swap proves that the ticket word held the value the thread had
+   read, so at that instant a region was open with a chunk left, and this thread now owns one of its chunks.  That
+   region cannot end before this thread adds to POOL_DONE, so REGION stays as it is from the claim to that addition.
+   REGION is read only between the two.  A worker that wakes late, or slept through any number of regions, holds no
+   claim: it reads the word anew, finds nothing left, or claims a chunk of whatever region is open now, which is just
+   as good.  The generation makes words of different regions differ, so a swap cannot succeed on a word read in an
+   earlier region; even if it did (after 2**32 regions) the claim would be one on the open region.
+2. What a worker sees.  The owner's plain stores to REGION happen before its store of the ticket; a claim reads that
+   store or a later swap of the same word (a release sequence), so the claimer sees REGION, and everything that the
+   owner wrote before, as of publication.  Adding to POOL_DONE releases the chunk's results; the owner's load of the
+   final count acquires them all.
+3. No lost wake-up.  A worker reads POOL_EPOCH, then looks for chunks, then sleeps only while POOL_EPOCH is still what
+   it had read.  The owner publishes the ticket, then adds to POOL_EPOCH, then reads POOL_SLEEPERS.  All are
+   sequentially consistent.  A worker adds itself to POOL_SLEEPERS before it asks the system to sleep: either the
+   owner sees it and wakes it, or its sleep finds that POOL_EPOCH has changed (futex and WaitOnAddress compare inside
+   the system, the condition variable under its mutex, which the owner takes to wake).
+4. Chunks are cut by extent and grain alone, and what a kernel does depends on its chunk alone, so bits do not depend
+   on who ran what.
+5. Failures.  Each failing chunk's record is merged under FAILURE_LOCK before the addition to POOL_DONE; the lowest
+   chunk wins.  All chunks run in any case, so the lowest failing chunk is the same however they were shared out.
 
 A second caller that finds POOL_LOCK taken runs its chunks on its own thread.  Nothing here waits for that lock.
 """
@@ -176,7 +180,9 @@ def stop_workers(process):
 
 
 def run_region(process, area, region):
-    """All chunks of a region whose words are filled: with the workers when there are several chunks and the pool is free."""
+    """All chunks of a region whose words are filled: with the workers when there are several chunks and the pool is
+    free.
+    """
     chunks = word(region, REGION_CHUNKS - REGION)
     set_word(region, REGION_FAILURES - REGION, 0)
     shared = chunks > 1 and chunks < 2147483648 and word(process, POOL_WORKERS) > 0

@@ -1,14 +1,15 @@
 """A native program as plain data: kernels, a size table, buffers and a list of instructions.
 
-Nothing here knows the IR.  `ProgramBuilder` (builder.py) makes programs with less writing; `Executable` (executable.py) runs them.
+Nothing here knows the IR.  `ProgramBuilder` (builder.py) makes programs with less writing; `Executable`
+(executable.py) runs them.
 
     kernels       what is compiled: Python source in the language of kernels (intrinsics.py)
     sizes         the size table: int64 entries, all known before the first instruction runs, or written by instructions
     buffers       arguments, results, constants and temporaries, named by their position in this list
     instructions  a flat list with structured markers (LoopBegin … LoopEnd), so nesting of any depth needs no recursion
 
-Order of a call: the arguments' shapes fill the `Dimension` entries, the `Computed` entries follow in the order of the table,
-every other shape is checked against the table, results and temporaries get their memory, the instructions run.
+Order of a call: the arguments' shapes fill the `Dimension` entries, the `Computed` entries follow in the order of the
+table, every other shape is checked against the table, results and temporaries get their memory, the instructions run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Union
 
 SIZE_OPERATIONS = ("add", "sub", "mul", "floordiv", "ceildiv", "mod", "max", "min")
 
@@ -25,8 +25,8 @@ SIZE_OPERATIONS = ("add", "sub", "mul", "floordiv", "ceildiv", "mod", "max", "mi
 class KernelSource:
     """One kernel: the text of `def kernel(lo, hi, context): ...` in the language of kernels (see intrinsics.py).
 
-    It handles the points lo <= i < hi of the instruction's extent and returns an int32, 0 when all is well.  `name` is for people
-    (profiles, file names) and no part of the identity: equal source is compiled once and cached once.
+    It handles the points lo <= i < hi of the instruction's extent and returns an int32, 0 when all is well.  `name`
+    is for people (profiles, file names) and no part of the identity: equal source is compiled once and cached once.
     """
 
     name: str
@@ -44,7 +44,7 @@ class SizeRef:
     index: int
 
 
-SizeLike = Union[int, SizeRef]
+SizeLike = int | SizeRef
 """A size: a static number or an entry of the size table."""
 
 
@@ -77,17 +77,21 @@ class Computed:
 
 @dataclass(frozen=True)
 class Variable:
-    """An entry that instructions write (induction variables, SetSize, Compute).  It starts at `initial` in every call."""
+    """An entry that instructions write (induction variables, SetSize, Compute).  It starts at `initial` in every
+    call.
+    """
 
     initial: int = 0
 
 
-SizeEntry = Union[Static, Dimension, Computed, Variable]
+SizeEntry = Static | Dimension | Computed | Variable
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A caller's array: never written to.  A SizeRef in the shape is bound by `Dimension(this, axis)` or checked against the table."""
+    """A caller's array: never written to.  A SizeRef in the shape is bound by `Dimension(this, axis)` or checked
+    against the table.
+    """
 
     element: str
     shape: tuple[SizeLike, ...]
@@ -114,7 +118,9 @@ class Constant:
 
 @dataclass(frozen=True)
 class Temporary:
-    """`nbytes` bytes at `offset` (a multiple of 64) in the call's arena.  Temporaries may overlap: that is the plan's business."""
+    """`nbytes` bytes at `offset` (a multiple of 64) in the call's arena.  Temporaries may overlap: that is the plan's
+    business.
+    """
 
     element: str
     nbytes: SizeLike
@@ -122,16 +128,18 @@ class Temporary:
     name: str = ""
 
 
-Buffer = Union[Argument, Result, Constant, Temporary]
+Buffer = Argument | Result | Constant | Temporary
 
 
 @dataclass(frozen=True)
 class Run:
-    """Run kernel `kernel` over `extent` points in chunks of `grain`: chunk c covers [c*grain, min(extent, (c+1)*grain)).
+    """Run kernel `kernel` over `extent` points in chunks of `grain`: chunk c covers [c*grain, min(extent,
+    (c+1)*grain)).
 
     The kernel sees `operands` (buffers) as its operand slots 0, 1, … and `parameters` as its parameters 0, 1, ….
     Chunks depend on extent and grain only, never on the number of threads.  An extent <= 0 runs nothing.
-    Equal buffers, or overlapping ones, in two slots of which one is written must be declared with `same_as` in the kernel.
+    Equal buffers, or overlapping ones, in two slots of which one is written must be declared with `same_as` in the
+    kernel.
     """
 
     kernel: int
@@ -214,7 +222,9 @@ class SetSize:
 
 @dataclass(frozen=True)
 class Compute:
-    """A Variable takes `left operation right` at this point of the program (an index that depends on an induction variable)."""
+    """A Variable takes `left operation right` at this point of the program (an index that depends on an induction
+    variable).
+    """
 
     size: SizeRef
     operation: str
@@ -256,19 +266,19 @@ class Check:
     check: int
 
 
-Instruction = Union[
-    Run, LoopBegin, LoopEnd, WhileBegin, WhileTest, WhileEnd, IfBegin, Else, IfEnd, SwitchBegin, Case, SwitchEnd,
-    SetSize, Compute, Swap, Copy, Fill, Check,
-]  # fmt: skip
+Instruction = (
+    Run | LoopBegin | LoopEnd | WhileBegin | WhileTest | WhileEnd | IfBegin | Else | IfEnd | SwitchBegin | Case
+    | SwitchEnd | SetSize | Compute | Swap | Copy | Fill | Check
+)  # fmt: skip
 
 
 @dataclass
 class Program:
     """A whole native program.
 
-    `arena_bytes` is the size of the temporaries' arena (planned by the caller), `scratch_bytes` what each thread gets as
-    scratch memory.  `release_gil`: whether other Python threads may run during a call; false only pays for very short programs.
-    `single`: a program with one result returns it bare, not in a tuple.
+    `arena_bytes` is the size of the temporaries' arena (planned by the caller), `scratch_bytes` what each thread gets
+    as scratch memory.  `release_gil`: whether other Python threads may run during a call; false only pays for very
+    short programs. `single`: a program with one result returns it bare, not in a tuple.
     """
 
     name: str

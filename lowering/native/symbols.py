@@ -1,7 +1,7 @@
 """The symbols that an object file asks the process for: ELF, Mach-O and COFF, 64 bits, little endian.
 
-Kernels may refer only to the few names below; what an object file asks for is read from its symbol table before it is stored and
-again before it is loaded, so a damaged or foreign file never reaches the loader.
+Kernels may refer only to the few names below; what an object file asks for is read from its symbol table before it is
+stored and again before it is loaded, so a damaged or foreign file never reaches the loader.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 
 ALLOWED = frozenset(
-    ("memcpy", "memmove", "memset", "bzero", "fmod", "fmodf", "_GLOBAL_OFFSET_TABLE_", "_fltused", "__chkstk", "___chkstk_ms",
-     "__truncsfhf2", "__extendhfsf2", "__gnu_f2h_ieee", "__gnu_h2f_ieee")
+    ("memcpy", "memmove", "memset", "bzero", "fmod", "fmodf", "_GLOBAL_OFFSET_TABLE_", "_fltused", "__chkstk",
+     "___chkstk_ms", "__truncsfhf2", "__extendhfsf2", "__gnu_f2h_ieee", "__gnu_h2f_ieee")
 )  # fmt: skip
 
 
@@ -19,7 +19,7 @@ class ObjectFormatError(ValueError):
 
 
 def undefined_symbols(data: bytes) -> frozenset[str]:
-    """Names that the object refers to and does not define.  Raises ObjectFormatError for anything but an object file."""
+    """Names that the object refers to and does not define.  Raises ObjectFormatError for anything else."""
     try:
         if data[:5] == b"\x7fELF\x02":
             return _elf(data)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Union
 
+from gradopt.lowering.native.elements import ELEMENTS
+from gradopt.lowering.native.errors import KernelError
 from llvmlite import ir
-
-from .elements import ELEMENTS
-from .errors import KernelError
 
 I1, I8, I16, I32, I64 = (ir.IntType(width) for width in (1, 8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
@@ -89,7 +87,7 @@ class Literal:
 
 
 CONTEXT = Context()
-Type = Union[Scalar, Pointer, Context, Literal]
+Type = Scalar | Pointer | Context | Literal
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,9 @@ class Signature:
 
 @dataclass
 class Emission:
-    """Where an intrinsic emits: the builder, the processor's features, and the accesses made so far with their alias groups."""
+    """Where an intrinsic emits: the builder, the processor's features, and the accesses made so far with their alias
+    groups.
+    """
 
     builder: ir.IRBuilder
     features: str = ""
@@ -115,7 +115,8 @@ class Emission:
     def finish(self, unique: str) -> None:
         """Mark every access with its alias scope and with the scopes it can never touch.
 
-        Scopes are named by strings, which LLVM takes as identities, so `unique` must differ between functions of one module.
+        Scopes are named by strings, which LLVM takes as identities, so `unique` must differ between functions of one
+        module.
         """
         groups = sorted({group for _, group in self.accesses})
         if len(groups) < 2:
@@ -191,8 +192,14 @@ def constant(scalar: Scalar, value: float | int) -> ir.Constant:
     return ir.Constant(scalar.llvm, value)
 
 
-def intrinsic_call(emission: Emission, name: str, arguments: Sequence[ir.Value], result: ir.Type, overloads: Sequence[ir.Type],
-                   flags: Sequence[str] = ()) -> ir.Value:  # fmt: skip
+def intrinsic_call(
+    emission: Emission,
+    name: str,
+    arguments: Sequence[ir.Value],
+    result: ir.Type,
+    overloads: Sequence[ir.Type],
+    flags: Sequence[str] = (),
+) -> ir.Value:
     """Call an LLVM intrinsic by name; `overloads` are the types in its suffix."""
     suffix = "".join("." + overload_name(overload) for overload in overloads)
     function = declare(emission.builder.module, name + suffix, ir.FunctionType(result, [a.type for a in arguments]))
