@@ -14,7 +14,7 @@ from gradopt.ir.operation import Block, Operation
 from gradopt.ir.sizes import Size, SizeExpression, parse_size, product
 from gradopt.ir.types import FloatType, TensorType
 from gradopt.ir.values import Value
-from gradopt.lowering.codegen.scalars import ACCUMULATE, identity_text, scalar_expression, value_type
+from gradopt.lowering.codegen.scalars import ACCUMULATE, identity_text, literal_text, scalar_expression, value_type
 
 __all__ = ["nest_source", "scratch_bytes"]
 
@@ -170,12 +170,12 @@ class NestSource:
         body = stage.regions[0].block
         kinds = stage.kinds if isinstance(stage, ReduceOp) else ()
         totals = []
-        for kind, output in zip(kinds, stage.results):
-            totals.append(self._begin_total(kind, output))
-        self._inner_loops(stage)
-        self._statements(body)
         terminator = body.last
         assert terminator is not None
+        for kind, output, value in zip(kinds, stage.results, terminator.operands):
+            totals.append(self._begin_total(kind, output, value))
+        self._inner_loops(stage)
+        self._statements(body)
         for kind, total, value in zip(kinds, totals, terminator.operands):
             self._combine(kind, total, value, body)
         self.depth -= len(stage.inner)  # type: ignore[attr-defined]
@@ -188,7 +188,7 @@ class NestSource:
             self.line(f"for {name} in range(0, {self.size(size)}):")
             self.depth += 1
 
-    def _begin_total(self, kind: str, output: Value) -> str:
+    def _begin_total(self, kind: str, output: Value, value: Value) -> str:
         type = output.type
         assert isinstance(type, TensorType)
         name = self.fresh()
@@ -196,6 +196,7 @@ class NestSource:
         if kind.startswith("arg_"):
             self.line(f"{name} = 0")
             self.line(f"{name}_seen = i1(0)")
+            self.line(f"{name}_best = {literal_text(0, value.type.element)}")  # type: ignore[attr-defined]
         else:
             self.line(f"{name} = {identity_text(kind, type.element)}")
         return name

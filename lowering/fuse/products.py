@@ -28,8 +28,10 @@ class Operand:
 
 def is_library_product(op: Operation) -> bool:
     """True for a dot in f32 or f64."""
+    if op.name != "prim.dot":
+        return False
     type = op.results[0].type
-    return op.name == "prim.dot" and isinstance(type, TensorType) and isinstance(type.element, FloatType) and type.element.width >= 32
+    return isinstance(type, TensorType) and isinstance(type.element, FloatType) and type.element.width >= 32
 
 
 def dot_groups(op: Operation) -> tuple[list[list[int]], list[list[int]]]:

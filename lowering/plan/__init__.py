@@ -1,0 +1,1 @@
+"""From kernels to a native program: sizes, buffers and their memory, instructions."""

@@ -1,0 +1,181 @@
+"""A function of kernels as a native `Program`: buffers, memory, instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradopt.dialects.kernel import NestOp
+from gradopt.ir.declare import TERMINATOR
+from gradopt.ir.diagnostics import GradoptError
+from gradopt.ir.locations import file_position
+from gradopt.ir.operation import Operation
+from gradopt.ir.sizes import Size, SizeExpression, multiply, parse_size, product
+from gradopt.ir.types import FunctionType, TensorType
+from gradopt.ir.values import Value
+from gradopt.lowering.codegen.library import LIBRARY, Launch
+from gradopt.lowering.codegen.nest import nest_source
+from gradopt.lowering.fuse.roots import ALIASES, storage_base
+from gradopt.lowering.native.program import Argument, Buffer, Constant, Instruction, KernelSource, Program, Result, Run, SizeLike
+from gradopt.lowering.native.program import Temporary
+from gradopt.lowering.plan.memory import Interval, assign_offsets
+from gradopt.lowering.plan.size_table import SizeTable
+
+__all__ = ["make_program"]
+
+
+def make_program(function: Operation, name: str) -> Program:
+    """The program of a `func.func` whose body is kernels. Raises GradoptError for an op that no kernel exists for."""
+    return ProgramMaker(function, name).make()
+
+
+class ProgramMaker:
+    """The work on one function."""
+
+    def __init__(self, function: Operation, name: str) -> None:
+        self.function, self.name = function, name
+        self.block = function.regions[0].block
+        self.sizes = SizeTable()
+        self.buffers: list[Buffer] = []
+        self.index: dict[Value, int] = {}  # storage base -> buffer
+        self.temporaries: dict[int, tuple[Size, int, int]] = {}  # buffer -> (bytes, first, last instruction)
+        self.kernels: list[KernelSource] = []
+        self.kernel_index: dict[str, int] = {}
+        self.instructions: list[Instruction] = []
+        self.scratch = 0
+
+    def make(self) -> Program:
+        """Builds the program."""
+        self._declare_arguments()
+        terminator = self.block.last
+        assert terminator is not None and terminator.has_trait(TERMINATOR)
+        self._declare_results(terminator)
+        for op in self.block.operations:
+            if op is not terminator:
+                self._operation(op)
+        arena = self._place_temporaries()
+        return Program(self.name, self.kernels, self.sizes.entries, self.buffers, self.instructions, arena, self.scratch,
+                       single=len(terminator.operands) == 1)
+
+    # --- buffers
+
+    def _declare_arguments(self) -> None:
+        for number, argument in enumerate(self.block.arguments):
+            type = tensor_of(argument, self.function)
+            for axis, size in enumerate(type.dims):
+                if isinstance(size, SizeExpression) and str(size) in size.names:
+                    self.sizes.bind(str(size), number, axis)
+        for argument in self.block.arguments:
+            type = tensor_of(argument, self.function)
+            self.index[argument] = len(self.buffers)
+            self.buffers.append(Argument(type.element.text, self._shape(type), argument.name or f"arg{argument.index}"))
+
+    def _declare_results(self, terminator: Operation) -> None:
+        for position, operand in enumerate(terminator.operands):
+            type = tensor_of(operand, terminator)
+            self.index[storage_base(operand)] = len(self.buffers)
+            self.buffers.append(Result(type.element.text, self._shape(type), operand.name or f"result{position}"))
+
+    def _shape(self, type: TensorType) -> tuple[SizeLike, ...]:
+        return tuple(self.sizes.like(size) for size in type.dims)
+
+    def buffer(self, value: Value) -> int:
+        """The buffer that holds a value (made where it has none)."""
+        base = storage_base(value)
+        found = self.index.get(base)
+        if found is None:
+            type = tensor_of(base, self.function)
+            found = self.index[base] = len(self.buffers)
+            nbytes = multiply(product(type.dims), type.element.storage_bytes)
+            self.temporaries[found] = (nbytes, 1 << 60, -1)
+            self.buffers.append(Temporary(type.element.text, 0, 0, base.name or ""))
+        return found
+
+    def touch(self, buffer: int) -> None:
+        """A buffer is used by the instruction that comes next."""
+        entry = self.temporaries.get(buffer)
+        if entry is not None:
+            now = len(self.instructions)
+            self.temporaries[buffer] = (entry[0], min(entry[1], now), max(entry[2], now))
+
+    def _place_temporaries(self) -> SizeLike:
+        static = [(buffer, entry) for buffer, entry in self.temporaries.items() if isinstance(entry[0], int)]
+        offsets, total = assign_offsets([Interval(entry[0], entry[1], entry[2]) for _, entry in static])  # type: ignore[arg-type]
+        for (buffer, entry), offset in zip(static, offsets):
+            self._set_temporary(buffer, entry[0], offset)
+        arena: SizeLike = total
+        for buffer, entry in self.temporaries.items():
+            if not isinstance(entry[0], int):
+                nbytes = self.sizes.like(entry[0])
+                self._set_temporary(buffer, nbytes, arena)
+                padded = self.sizes.combine("mul", self.sizes.combine("ceildiv", nbytes, 64), 64)
+                arena = self.sizes.combine("add", arena, padded)
+        return arena
+
+    def _set_temporary(self, buffer: int, nbytes: SizeLike | Size, offset: SizeLike) -> None:
+        old = self.buffers[buffer]
+        assert isinstance(old, Temporary)
+        self.buffers[buffer] = Temporary(old.element, nbytes, offset, old.name)  # type: ignore[arg-type]
+
+    # --- instructions
+
+    def _operation(self, op: Operation) -> None:
+        if op.name in ALIASES:
+            return
+        if op.name == "prim.constant":
+            self._constant(op)
+        elif isinstance(op, NestOp):
+            self._nest(op)
+        elif op.name in LIBRARY:
+            for launch in LIBRARY[op.name](op):
+                self._launch(op, launch)
+        else:
+            raise GradoptError.at(op.location, f"'{op.name}' op has no kernel")
+
+    def _constant(self, op: Operation) -> None:
+        elements = op.value  # type: ignore[attr-defined]
+        data = elements.data * (elements.type.element_count if elements.is_splat else 1)
+        self.index[op.results[0]] = len(self.buffers)
+        self.buffers.append(Constant(elements.type.element.text, data, op.results[0].name or ""))
+
+    def _nest(self, op: NestOp) -> None:
+        source, scratch = nest_source(op)
+        self.scratch = max(self.scratch, scratch)
+        parameters = [parse_size(name) for name in op.parameters]
+        self._run(op, source, product(op.outer), op.grain[0], [*op.operands, *op.results], parameters)
+
+    def _launch(self, op: Operation, launch: Launch) -> None:
+        self.scratch = max(self.scratch, launch.scratch_bytes)
+        self._run(op, launch.source, launch.extent, launch.grain, launch.operands, launch.parameters)
+
+    def _run(self, op: Operation, source: str, extent: Size, grain: Size, values: Sequence[Value],
+             parameters: Sequence[Size]) -> None:
+        label = describe(op)
+        kernel = self.kernel_index.get(source)
+        if kernel is None:
+            kernel = self.kernel_index[source] = len(self.kernels)
+            self.kernels.append(KernelSource(label, source))
+        operands = tuple(self.buffer(value) for value in values)
+        for buffer in operands:
+            self.touch(buffer)
+        self.instructions.append(Run(kernel, self.sizes.like(extent), self.sizes.like(grain), operands,
+                                     tuple(self.sizes.like(size) for size in parameters), label))
+
+
+def tensor_of(value: Value, owner: Operation) -> TensorType:
+    """A value's tensor type. Raises GradoptError for anything else."""
+    if not isinstance(value.type, TensorType):
+        raise GradoptError.at(owner.location, f"cannot compile a value of type {value.type.text}, expected a tensor")
+    return value.type
+
+
+def describe(op: Operation) -> str:
+    """What a kernel is called in profiles: the op and the place it came from."""
+    place = file_position(op.location)
+    return op.name if place is None else f"{op.name} {place.file}:{place.line}"
+
+
+def function_signature(function: Operation) -> FunctionType:
+    """The type of a `func.func`."""
+    type = function.function_type  # type: ignore[attr-defined]
+    assert isinstance(type, FunctionType)
+    return type
