@@ -27,7 +27,10 @@ def identity(x: mpf) -> mpf:
 
 @dataclass
 class Fit:
-    """One polynomial. `low` and `high` bound x; `variable` maps x to the polynomial's variable."""
+    """One polynomial. `low` and `high` bound x; `variable` maps x to the polynomial's variable.
+
+    With `split_constant` the table begins with the constant term as two floats.
+    """
 
     name: str
     meaning: str
@@ -38,6 +41,7 @@ class Fit:
     target: Real
     weight: Real
     variable: Real = identity
+    split_constant: bool = False
 
 
 def round_to(format: str, value: mpf) -> float:
@@ -94,7 +98,8 @@ def solve(fit: Fit, carefully: int = 3) -> tuple[list[float], mpf]:
         if len(chosen) > carefully:
             break
         coefficients = remez(u, rest, scale, size)
-        chosen.append(round_to(fit.format, coefficients[0]))
+        exact = fit.split_constant and not chosen
+        chosen.append(coefficients[0] if exact else round_to(fit.format, coefficients[0]))
         rest = [(t - chosen[-1]) / x for t, x in zip(rest, u, strict=True)]
         scale = [w * abs(x) for w, x in zip(scale, u, strict=True)]
     chosen += [round_to(fit.format, c) for c in coefficients[1:]]
@@ -102,6 +107,8 @@ def solve(fit: Fit, carefully: int = 3) -> tuple[list[float], mpf]:
         w * abs(t - mpmath.polyval([mpf(c) for c in chosen[::-1]], x))
         for x, t, w in zip(u, target, weight, strict=True)
     )
+    if fit.split_constant:
+        chosen[:1] = rounded_pair(chosen[0], 24 if fit.format == "f32" else 53)
     return chosen, error * 2 ** (24 if fit.format == "f32" else 53)
 
 
@@ -165,7 +172,7 @@ def odd(name: str, meaning: str, format: str, degree: int, end: float, function:
 
 def odd_fits() -> list[Fit]:
     asin, atan = "(asin(x)/x - 1) / z, z = x**2 <= 1/4", "(atan(x)/x - 1) / z, z = x**2 <= 1"
-    sinh, tanh = "(sinh(x)/x - 1) / z, z = x**2 <= 1", "(tanh(x)/x - 1) / z, z = x**2 <= 0.4"
+    sinh = "(sinh(x)/x - 1) / z, z = x**2 <= 1"
     return [
         odd("ASIN_F32", asin, "f32", 4, 0.2501, mpmath.asin), odd("ASIN_F64", asin, "f64", 11, 0.2501, mpmath.asin),
         odd("ATAN_F32", atan, "f32", 7, 1, mpmath.atan), odd("ATAN_F64", atan, "f64", 18, 1, mpmath.atan),
@@ -191,9 +198,9 @@ def error_function_fits() -> list[Fit]:
             return (1 + 2 * x) * mpmath.exp(x * x) * mpmath.erfc(x)
 
         return Fit(
-            f"ERFC_{format.upper()}", f"(1+2x) exp(x**2) erfc(x) in (x-4)/(x+4), 1/2 <= x <= {end}", format, degree,
-            -mpf(7) / 9, (end - 4) / (end + 4), lambda t: target(4 * (1 + t) / (1 - t)),
-            lambda t: 1 / target(4 * (1 + t) / (1 - t)),
+            f"ERFC_{format.upper()}", f"(1+2x) exp(x**2) erfc(x) in (x-4)/(x+4), 0.8 <= x <= {end}", format, degree,
+            -mpf(2) / 3 - mpf("1e-6"), (end - 4) / (end + 4), lambda t: target(4 * (1 + t) / (1 - t)),
+            lambda t: 1 / target(4 * (1 + t) / (1 - t)), split_constant=True,
         )
 
     return [
@@ -213,11 +220,14 @@ def inverse_error_function_fits() -> list[Fit]:
         return Fit(
             f"ERFINV_{name}_{format.upper()}", f"erfinv(x)/x in {letter[0]} - {shift}, {letter}, {low} <= {letter[0]}"
             f" <= {high}", format, degree, low, high, target, lambda t: 1 / target(t), lambda t: t - shift,
+            split_constant=True,
         )
 
     return [
         fit("CENTRE", "f32", 9, 1e-9, 5, 2.5, False), fit("TAIL", "f32", 9, 2.236, 4.17, 3, True),
-        fit("CENTRE", "f64", 22, 1e-9, 6.25, 3.125, False), fit("MIDDLE", "f64", 18, 2.5, 4, 3.25, True),
+        Fit("ERFINV_SMALL_F64", "erfinv(x)/x in z = x**2 <= 1/4", "f64", 13, 0, 0.2501,
+            root(lambda x: mpmath.erfinv(x) / x), root(lambda x: x / mpmath.erfinv(x)), split_constant=True),
+        fit("CENTRE", "f64", 23, 1e-9, 6.25, 3.125, False), fit("MIDDLE", "f64", 18, 2.5, 4, 3.25, True),
         fit("TAIL", "f64", 16, 4, 6.01, 5, True),
     ]
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.special
-
 from gradopt.lowering.native.math import EMITTERS
 from gradopt.lowering.native.math.loop import compile_loop
 

@@ -19,9 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llvmlite import ir
-
-from . import (
+from gradopt.lowering.native.math import (
     algebraic,
     circular,
     error_function,
@@ -33,7 +31,8 @@ from . import (
     remainder,
     rounding,
 )
-from .lane import FORMATS, Lane, LaneFunction, Target
+from gradopt.lowering.native.math.lane import FORMATS, Lane, LaneFunction, Target
+from llvmlite import ir
 
 __all__ = ["EMITTERS", "MathFunction"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import lane
-from .lane import Lane
+from gradopt.lowering.native.math import lane
+from gradopt.lowering.native.math.lane import Lane
 
 
 def sqrt(x: Lane) -> Lane:

@@ -13,11 +13,12 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from . import coefficients as table
-from .double import Pair, fast_two_sum, quotient, two_product
-from .lane import F32, F64, Lane, LaneFunction, fma, pick, polynomial, select
-from .large_argument import reduce_large
-from .outline import call_where
+from gradopt.lowering.native.math import coefficients as table
+from gradopt.lowering.native.math.double import Pair, fast_two_sum, quotient, two_product
+from gradopt.lowering.native.math.lane import F32, F64, Lane, LaneFunction, fma, pick, polynomial, select
+from gradopt.lowering.native.math.large_argument import reduce_large
+from gradopt.lowering.native.math.outline import call_where
+from gradopt.lowering.native.math.rounding import round_even
 
 # From here on f64 arguments are reduced out of line: the multiple of pi/2 must be below 2**26.
 LARGE_F64 = 1.0e8
@@ -58,8 +59,6 @@ def _reduce_f32(x: Lane) -> Angle:
 
 def _fraction(x: Lane) -> Lane:
     """x less the nearest integer, exactly, for any x."""
-    from .rounding import round_even
-
     return x - round_even(x)
 
 

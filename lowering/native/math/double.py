@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import lane
-from .lane import Lane, fma, select
+from gradopt.lowering.native.math import lane
+from gradopt.lowering.native.math.lane import Lane, fma, select
 
 
 class Pair(NamedTuple):

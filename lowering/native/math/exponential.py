@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import coefficients as table
-from .double import Pair, fast_two_sum, quotient, two_sum
-from .lane import F32, Lane, fma, maximum, minimum, pick, polynomial, select
+from gradopt.lowering.native.math import coefficients as table
+from gradopt.lowering.native.math.double import Pair, fast_two_sum, quotient, two_sum
+from gradopt.lowering.native.math.lane import F32, Lane, fma, maximum, minimum, pick, polynomial, select
 
 
 class Reduced(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from . import coefficients as table
-from .double import Pair, fast_two_sum, quotient, square_root, two_product, two_sum
-from .exponential import moderate_expm1, scaled_exp
-from .lane import F32, Lane, copysign, fma, minimum, pick, polynomial, select
-from .logarithm import log_of_pair
+from gradopt.lowering.native.math import coefficients as table
+from gradopt.lowering.native.math.double import Pair, fast_two_sum, quotient, square_root, two_product, two_sum
+from gradopt.lowering.native.math.exponential import moderate_expm1, scaled_exp
+from gradopt.lowering.native.math.lane import F32, Lane, copysign, fma, minimum, pick, polynomial, select
+from gradopt.lowering.native.math.logarithm import log_of_pair
 
 
 def sinh(x: Lane) -> Lane:

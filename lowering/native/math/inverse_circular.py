@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import coefficients as table
-from .double import Pair, fast_two_sum
-from .lane import Lane, copysign, pick, polynomial, select, sqrt
+from gradopt.lowering.native.math import coefficients as table
+from gradopt.lowering.native.math.double import Pair, fast_two_sum
+from gradopt.lowering.native.math.lane import Lane, copysign, pick, polynomial, select, sqrt
 
 
 def _arc(base: Pair, m: Lane, cubic: Lane) -> Lane:

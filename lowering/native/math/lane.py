@@ -279,9 +279,9 @@ def maximum(bound: Lane | float, a: Lane) -> Lane:
     return select(a._coerce(bound) > a, bound, a)
 
 
-def polynomial(x: Lane, coefficients: Sequence[float]) -> Lane:
+def polynomial(x: Lane, coefficients: Sequence[Lane | float]) -> Lane:
     """The polynomial with `coefficients`, constant term first, by Horner's rule."""
-    result = x.constant(coefficients[-1])
+    result = x._coerce(coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         result = fma(result, x, coefficient)
     return result

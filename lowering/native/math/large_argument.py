@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 
+from gradopt.lowering.native.math import coefficients as table
+from gradopt.lowering.native.math.double import Pair, fast_two_sum, multiply, pair_constant
+from gradopt.lowering.native.math.lane import F64, Lane, select
 from llvmlite import ir
-
-from . import coefficients as table
-from .double import Pair, fast_two_sum, multiply, pair_constant
-from .lane import F64, Lane, select
 
 _WORD, _DOUBLE_WORD, _INDEX = ir.IntType(64), ir.IntType(128), ir.IntType(32)
 

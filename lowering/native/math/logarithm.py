@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from . import coefficients as table
-from .double import Pair, fast_two_sum, two_product, two_sum
-from .lane import F32, Lane, fma, pick, polynomial, select
+from gradopt.lowering.native.math import coefficients as table
+from gradopt.lowering.native.math.double import Pair, fast_two_sum, two_product, two_sum
+from gradopt.lowering.native.math.lane import F32, Lane, fma, pick, polynomial, select
 
 
 class Decomposed(NamedTuple):

@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
+from gradopt.lowering.native.math import EMITTERS
+from gradopt.lowering.native.math.lane import FORMATS
 from llvmlite import ir
-
-from . import EMITTERS
-from .lane import FORMATS
 
 
 def loop_module(name: str, element_type: str, features: str) -> ir.Module:

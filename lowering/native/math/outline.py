@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradopt.lowering.native.math.lane import BOOLEAN, Lane, LaneFunction
 from llvmlite import ir
-
-from .lane import BOOLEAN, Lane, LaneFunction
 
 _UNUSED_WIDTH = 128
 

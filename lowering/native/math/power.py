@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
-from . import coefficients as table
-from .double import Pair, fast_two_sum, multiply, pair_constant, quotient, two_product
-from .exponential import exp_of_rest, power_of_two, round_to_integer, scale
-from .lane import F32, F64, Lane, fma, maximum, minimum, polynomial, select
-from .logarithm import decompose
-from .rounding import round_even
+from gradopt.lowering.native.math import coefficients as table
+from gradopt.lowering.native.math.double import Pair, fast_two_sum, multiply, pair_constant, quotient, two_product
+from gradopt.lowering.native.math.exponential import exp_of_rest, power_of_two, round_to_integer, scale
+from gradopt.lowering.native.math.lane import F32, F64, Lane, fma, maximum, minimum, polynomial, select
+from gradopt.lowering.native.math.logarithm import decompose
+from gradopt.lowering.native.math.rounding import round_even
 
 
 def _log2_pair(x: Lane) -> Pair:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import math
 
-from llvmlite import ir
-
-from .double import two_product
-from .lane import F64, Lane, copysign, fma, select
-from .outline import call_where
-from .rounding import trunc
+from gradopt.lowering.native.math.double import two_product
+from gradopt.lowering.native.math.lane import F64, Lane, copysign, fma, select
+from gradopt.lowering.native.math.outline import call_where
+from gradopt.lowering.native.math.rounding import trunc
 
 
 def _integer_remainder(x: Lane, y: Lane) -> Lane:

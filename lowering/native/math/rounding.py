@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .lane import Lane, copysign, select
+from gradopt.lowering.native.math.lane import Lane, copysign, select
 
 
 def _round_by_addition(x: Lane) -> Lane:
