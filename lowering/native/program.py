@@ -65,7 +65,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Computed:
-    """`left operation right` over earlier entries; computed once, before the first instruction.
+    """`left operation right` over entries that come before this one; computed once, before the first instruction.
 
     floordiv and mod round towards minus infinity as Python's do, ceildiv towards plus infinity; by zero they give 0.
     """
