@@ -255,9 +255,9 @@ def print_constants() -> None:
     turns = 1 / (2 * mpmath.pi)
 
     def window(offset: int) -> list[float]:
-        """The 29 bits of 1/(2 pi) after the first `offset` bits, the next 29 and the next 53."""
+        """The 29 bits of 1/(2 pi) after the first `offset` bits, three times 29 and then 53."""
         rest, result, position = turns - mpmath.floor(turns * mpf(2) ** offset) / mpf(2) ** offset, [], offset
-        for width in (29, 29, 53):
+        for width in (29, 29, 29, 53):
             position += width
             piece = mpmath.floor(rest * mpf(2) ** position) / mpf(2) ** position
             result.append(float(piece))
@@ -279,8 +279,8 @@ def print_constants() -> None:
     print("# Constants.\n")
     for name, (meaning, values) in table.items():
         print(f"# {meaning}.\n{name} = (" + ", ".join(repr(value) for value in values) + ")\n")
-    print("# 1/(2 pi): 29, 29 and 53 bits after the first 0, 30, 60 and 90 bits.\nTURNS_F32 = (")
-    for offset in (0, 30, 60, 90):
+    print("# 1/(2 pi): 29, 29, 29 and 53 bits after the first 0 and 59 bits.\nTURNS_F32 = (")
+    for offset in (0, 59):
         print("    (" + ", ".join(repr(value) for value in window(offset)) + "),")
     print(")\n\n# The bits of 2/pi after the point, 64 a word, behind one word of zeros.\nTWO_OVER_PI_WORDS = (")
     words = [0, *(int(mpmath.floor(2 / mpmath.pi * mpf(2) ** (64 * k))) % 2**64 for k in range(1, 21))]

@@ -50,7 +50,8 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,
     "acosh": np.arccosh, "atanh": np.arctanh, "erf": scipy.special.erf, "erfc": scipy.special.erfc,
     "erfinv": lambda x: np.copysign(scipy.special.erfinv(x), x), "pow": np.power, "fmod": np.fmod,
-    "floor_mod": np.remainder, "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x), "recip": lambda x: 1.0 / x, "floor": np.floor, "ceil": np.ceil,
+    "floor_mod": np.remainder, "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "recip": lambda x: 1.0 / x, "floor": np.floor, "ceil": np.ceil,
     "round": np.rint, "trunc": np.trunc,
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 The argument is n pi/2 + r with |r| <= pi/4, and the result is a polynomial in r chosen and signed by n mod 4.
 
-f32: r is computed in f64 from three pieces of 1/(2 pi), taken from where the argument's exponent needs them; there is
+f32: r is computed in f64 from four pieces of 1/(2 pi), taken from where the argument's exponent needs them; there is
 no branch. f64: pi/2 in three or four parts below 2**26; beyond, an out-of-line function in integer arithmetic
 (`large_argument`), which a vectorised loop calls only for the elements that need it.
 """
@@ -32,26 +32,20 @@ class Angle(NamedTuple):
 
 
 def _reduce_f32(x: Lane) -> Angle:
-    """Multiply x (24 bits) by 1/(2 pi) in pieces of 29, 29 and 53 bits: the first two products are exact in f64.
+    """Multiply x (24 bits) by 1/(2 pi) in pieces of 29, 29, 29 and 53 bits: the first three products are exact in f64.
 
-    The pieces leave out the bits that would only add whole turns and those too small to matter: 111 bits serve 30
-    exponents, so four sets serve all. g is exact, and its sum with the second piece cancels at most down to a number
-    that is exact too.
+    With x < 2**(e + 1), bits of 1/(2 pi) down to the weight 2**(25 - e) only add whole turns, and those below
+    2**(-57 - e) do not matter. So the 140 bits from the first on serve e <= 83, and those from the 60th on the rest.
     """
     wide = x.convert(F64)
-    magnitude = abs(wide)
-    ranges = [magnitude < 2.0**exponent for exponent in (55, 85, 115)]
-    turns = []
-    for piece in range(3):
-        factor = wide.constant(table.TURNS_F32[3][piece])
-        for index in (2, 1, 0):
-            factor = select(ranges[index], table.TURNS_F32[index][piece], factor)
-        turns.append(wide * factor)
-    first, second = (_fraction(turns[0]), _fraction(turns[1]))
-    shifted = fma((first + second) + turns[2], 4.0, 1.5 * 2.0**F64.fraction_bits)
+    moderate = abs(wide) < 2.0**84
+    turns = [wide * select(moderate, near, wide.constant(far)) for near, far in zip(*table.TURNS_F32, strict=True)]
+    first, second, third = (_fraction(product) for product in turns[:3])
+    shifted = fma((first + second) + (third + turns[3]), 4.0, 1.5 * 2.0**F64.fraction_bits)
     quarters = shifted - 1.5 * 2.0**F64.fraction_bits
-    g = fma(quarters, -0.25, first)
-    rest = ((g + second) + turns[2]) * (2.0 * math.pi)
+    # `first` less its quarters is exact. Each following sum is exact too if it cancels down to the size of the next
+    # term, which is 29 bits smaller while a product has 53.
+    rest = (((fma(quarters, -0.25, first) + second) + third) + turns[3]) * (2.0 * math.pi)
     narrow = rest.convert(F32)
     quadrant = Lane(x.builder, x.builder.trunc(shifted.bits().value, F32.integer), F32, x.target)
     return Angle(quadrant, Pair(narrow, x.constant(0.0)))
