@@ -3,5 +3,5 @@
 from gradopt.dialects.bwd import control, neural, tensor
 from gradopt.ir.dialect import Dialect, declared_operations
 
-DIALECT = Dialect("bwd", [cls for module in (tensor, neural, control) for cls in declared_operations(vars(module))],
+DIALECT = Dialect("bwd", [cls for module in (tensor, *neural.MODULES, control) for cls in declared_operations(vars(module))],
                   __doc__ or "")

@@ -3,5 +3,5 @@
 from gradopt.dialects.hl import axis, control, creation, elementwise, indexing, linear, neural, reduction, shape
 from gradopt.ir.dialect import Dialect, declared_operations
 
-DIALECT = Dialect("hl", [cls for module in (elementwise, creation, reduction, axis, shape, indexing, linear, neural, control)
+DIALECT = Dialect("hl", [cls for module in (elementwise, creation, reduction, axis, shape, indexing, linear, *neural.MODULES, control)
                          for cls in declared_operations(vars(module))], __doc__ or "")
