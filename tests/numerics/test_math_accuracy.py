@@ -251,6 +251,45 @@ def test_loop_is_vectorised_and_calls_no_library(name: str, element_type: str) -
         assert all(symbol.startswith((".L", "gradopt.")) for symbol in symbols), symbols
 
 
+@pytest.mark.parametrize("element_type", ["f32", "f64"])
+@pytest.mark.parametrize("name", EMITTERS)
+def test_an_element_alone_has_the_same_bits(name: str, element_type: str) -> None:
+    inputs = [array[::997] for array in operands(name, element_type, 10)]
+    inputs = [np.ascontiguousarray(array) for array in inputs]
+    loop = compile_loop(name, element_type)
+    together = loop(np.empty_like(inputs[0]), *inputs)
+    for index in range(together.size):
+        alone = loop(np.empty(1, together.dtype), *(array[index : index + 1] for array in inputs))
+        np.testing.assert_array_equal(alone, together[index : index + 1])
+
+
+@pytest.mark.parametrize(("name", "element_type"), [("exp", "f32"), ("log2", "f64"), ("sin", "f64"), ("sin", "f32")])
+def test_flags_of_a_numba_kernel_change_nothing(name: str, element_type: str) -> None:
+    import llvmlite.binding as llvm
+    from numba import njit, types
+    from numba.extending import intrinsic
+
+    features = llvm.get_host_cpu_features().flatten()
+    element = {"f32": types.float32, "f64": types.float64}[element_type]
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def function(typing_context: Any, x: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+            return EMITTERS[name].emit(builder, operands, element_type, features)
+
+        return element(element), generate
+
+    @njit(fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+    def kernel(output: Array, x: Array) -> None:
+        for index in range(x.size):
+            output[index] = function(x[index])
+
+    x = grid(element_type, 10)
+    got = np.empty_like(x)
+    kernel(got, x)
+    np.testing.assert_array_equal(got, compile_loop(name, element_type)(np.empty_like(x), x))
+
+
 def test_error_messages() -> None:
     with pytest.raises(ValueError, match=r"exp: element type 'f16', expected one of \['f32', 'f64'\]"):
         EMITTERS["exp"].emit(None, [None], "f16", "")

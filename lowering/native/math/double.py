@@ -53,12 +53,6 @@ def two_product(a: Lane, b: Lane | float) -> Pair:
     return Pair(product, error + left_part.low * right_part.low)
 
 
-def add(a: Pair, b: Pair) -> Pair:
-    """a + b; the relative error is small unless the two nearly cancel."""
-    total = two_sum(a.high, b.high)
-    return fast_two_sum(total.high, total.low + (a.low + b.low))
-
-
 def multiply(a: Pair, b: Pair) -> Pair:
     """a * b."""
     product = two_product(a.high, b.high)

@@ -68,9 +68,6 @@ class _FixedFlags(ir.instructions.FastMathFlags):  # type: ignore[misc]
         """Ignore `name`."""
 
 
-Operand = "Lane | float | int"
-
-
 class Lane:
     """One scalar: a float of `format` (`is_integer` false), the same-sized integer, or a truth value (`is_boolean`).
 
