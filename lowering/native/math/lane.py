@@ -52,13 +52,16 @@ class Target:
 
     has_fma: bool
     has_rounding: bool
+    has_avx: bool
 
     @staticmethod
     def from_features(features: str) -> Target:
         """Read an LLVM feature string such as ``"+sse4.1,+avx2,+fma,-avx512f"``. AArch64 always has both."""
         present = {feature[1:] for feature in features.split(",") if feature.startswith("+")}
         arm = bool(present & {"neon", "fp-armv8"})
-        return Target(has_fma=arm or "fma" in present, has_rounding=arm or "sse4.1" in present)
+        return Target(
+            has_fma=arm or "fma" in present, has_rounding=arm or "sse4.1" in present, has_avx="avx" in present
+        )
 
 
 class _FixedFlags(ir.instructions.FastMathFlags):  # type: ignore[misc]

@@ -37,6 +37,10 @@ def _function(like: Lane, name: str, body: LaneFunction, arity: int) -> ir.Funct
     type = like.format.type
     function = ir.Function(module, ir.FunctionType(type, [type] * arity), name)
     function.linkage = "internal"
+    if like.target.has_avx:
+        # This convention keeps zmm16 to zmm31 (ymm8 to ymm15 with AVX2) across the call. With the usual one, which
+        # keeps no vector register, the common path would hold its constants in memory.
+        function.calling_convention = "intel_ocl_bicc"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
