@@ -7,6 +7,7 @@ process.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,14 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 from gradopt.lowering.native import locks
+from gradopt.lowering.native.symbols import NOT_CALLED, undefined_symbols
 
 OPTIMISATION = 3
-_ENGINES: list[Any] = []
+HAS_MEMORY_MANAGER = "use_lmm" in inspect.signature(llvm.create_mcjit_compiler).parameters
+"""Whether llvmlite can lay an object's sections side by side, so that code may reach its constants directly."""
+SMALL, LARGE = "small", "jitdefault"
+"""Code models.  The small one reaches constants in one instruction, but llvmlite's memory manager cannot load small code
+that calls anything outside itself; so kernels are small, and the driver, and a kernel that calls memcpy, are large."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,8 @@ class Target:
     def identity(self) -> str:
         """Everything about the target and LLVM that changes machine code."""
         version = ".".join(str(part) for part in llvm.llvm_version_info)
-        return f"{self.triple}|{self.cpu}|{self.features}|llvm {version}|llvmlite {llvmlite.__version__}|O{OPTIMISATION}"
+        made_by = f"llvm {version}|llvmlite {llvmlite.__version__}|O{OPTIMISATION} {HAS_MEMORY_MANAGER}"
+        return f"{self.triple}|{self.cpu}|{self.features}|{made_by}"
 
 
 @functools.cache
@@ -46,23 +53,23 @@ def _initialise() -> None:
     llvm.initialize_native_asmprinter()
 
 
-def target_machine(target: Target | None = None) -> Any:
+def target_machine(target: Target | None = None, code_model: str = LARGE) -> Any:
     """A fresh target machine (for this machine by default)."""
     target = target or host()
     description = llvm.Target.from_triple(target.triple)
     return description.create_target_machine(
-        cpu=target.cpu, features=target.features, opt=OPTIMISATION, reloc="pic", codemodel="jitdefault", jit=True
+        cpu=target.cpu, features=target.features, opt=OPTIMISATION, reloc="pic", codemodel=code_model, jit=True
     )
 
 
 @functools.cache
-def _machine() -> Any:
-    return target_machine()
+def _machine(code_model: str) -> Any:
+    return target_machine(None, code_model)
 
 
 def optimised(text: str) -> Any:
     """Parse a module, check it and run LLVM's optimiser with the loop vectoriser.  Call with the lock held."""
-    machine = _machine()
+    machine = _machine(SMALL)
     module = llvm.parse_assembly(text)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=OPTIMISATION)
@@ -76,41 +83,61 @@ def optimised(text: str) -> Any:
 
 
 def object_code(text: str) -> bytes:
-    """The object file of a module's text."""
+    """The object file of a module's text: small code where it stands alone, else large."""
     with locks.LLVM:
-        return bytes(_machine().emit_object(optimised(text)))
+        module = optimised(text)
+        data = bytes(_machine(SMALL).emit_object(module))
+        return data if stands_alone(data) else bytes(_machine(LARGE).emit_object(optimised(text)))
+
+
+def stands_alone(data: bytes) -> bool:
+    """Whether an object refers to nothing outside itself, so that small code may be loaded."""
+    return HAS_MEMORY_MANAGER and undefined_symbols(data) <= NOT_CALLED
 
 
 def assembly(text: str) -> str:
-    """The assembly of a module's text, as it would be compiled."""
+    """The assembly of a module's text, as it would be compiled when it stands alone."""
     with locks.LLVM:
-        return str(_machine().emit_assembly(optimised(text)))
+        return str(_machine(SMALL).emit_assembly(optimised(text)))
 
 
 def load(objects: Iterable[bytes], names: Iterable[str]) -> dict[str, int]:
     """Load object files into this process and give the address of each name.
 
-    Raises RuntimeError when an object is not one or a name is missing.
+    Raises RuntimeError when a name is missing.
     """
+    groups: dict[bool, list[bytes]] = {}
+    for data in objects:
+        groups.setdefault(stands_alone(data), []).append(data)
     with locks.LLVM:
         _initialise()
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
-        for data in objects:
-            engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-        engine.finalize_object()
-        addresses = {name: int(engine.get_function_address(name)) for name in names}
-        _ENGINES.append(engine)
-        engine.detach()
+        engines = [_engine(group, small) for small, group in groups.items()]
+        addresses = {name: _address_in(engines, name) for name in names}
+        for engine in engines:
+            engine.detach()
     missing = [name for name, address in addresses.items() if address == 0]
     if missing:
         raise RuntimeError(f"object code without the symbol {missing[0]}")
     return addresses
 
 
+def _engine(objects: Iterable[bytes], small: bool) -> Any:
+    options = {"use_lmm": True} if small else {}
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(None, SMALL if small else LARGE), **options)
+    for data in objects:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    return engine
+
+
+def _address_in(engines: Iterable[Any], name: str) -> int:
+    return next((int(address) for engine in engines if (address := engine.get_function_address(name))), 0)
+
+
 def with_layout(text: str) -> str:
     """A module's text with this machine's triple and data layout, for modules that carry none."""
     with locks.LLVM:
-        layout = str(_machine().target_data)
+        layout = str(_machine(SMALL).target_data)
     return f'target triple = "{host().triple}"\ntarget datalayout = "{layout}"\n{text}'
 
 

@@ -13,6 +13,9 @@ ALLOWED = frozenset(
      "___chkstk_ms", "__truncsfhf2", "__extendhfsf2", "__gnu_f2h_ieee", "__gnu_h2f_ieee")
 )  # fmt: skip
 
+NOT_CALLED = frozenset(("_GLOBAL_OFFSET_TABLE_", "_fltused"))
+"""Names that an object file may mention without anything being called."""
+
 
 class ObjectFormatError(ValueError):
     """Not an object file that this module can read."""

@@ -45,7 +45,10 @@ def map_program() -> Callable[..., Program]:
 
     def make(body: str, arguments: Sequence[str], result: str, count: int, grain: int | None = None) -> Program:
         names = "abcdef"[: len(arguments)]
-        pointers = [f"p{name} = pointer_{element}(context, {slot})" for slot, (name, element) in enumerate(zip(names, arguments, strict=True))]
+        pointers = [
+            f"p{name} = pointer_{element}(context, {slot})"
+            for slot, (name, element) in enumerate(zip(names, arguments, strict=True))
+        ]
         loads = [f"    {name} = load(p{name}, i)" for name in names]
         lines = [*pointers, f"out = pointer_{result}(context, {len(arguments)})", "for i in range(lo, hi):", *loads]
         lines += ["    " + line for line in body.strip().splitlines()] + ["    store(out, i, v)", "return 0"]
@@ -73,5 +76,3 @@ def element_of(array: Any) -> str:
     name = str(array.dtype)
     short = {"bool": "i1", "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16"}
     return short.get(name) or name.replace("int", "i")
-
-

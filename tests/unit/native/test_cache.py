@@ -137,9 +137,7 @@ def test_two_processes_and_many_threads_fill_one_cache(folder: Path) -> None:
     )
     environment = os.environ | {"GRADOPT_CACHE_DIR": str(folder)}
     processes = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(2)]
-    threads = [
-        threading.Thread(target=compile.compile_kernels, args=([kernel(i + 0.25)], "direct", folder)) for i in range(6)
-    ]
+    threads = [threading.Thread(target=compile.compile_kernels, args=([kernel(i + 0.25)], "direct", folder)) for i in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

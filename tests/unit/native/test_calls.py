@@ -51,7 +51,9 @@ def kernel(lo, hi, context):
         store(out, i, load(x, i))
     return 0
 """
-    program = Program("copy", [KernelSource("copy", source)], [], [Argument("f64", (3, 4)), Result("f64", (3, 4))], [Run(0, 12, 12, (0, 1))])
+    program = Program(
+        "copy", [KernelSource("copy", source)], [], [Argument("f64", (3, 4)), Result("f64", (3, 4))], [Run(0, 12, 12, (0, 1))]
+    )
     x = np.arange(12.0).reshape(4, 3).T
     np.testing.assert_array_equal(Executable(program)(x), x)
 
@@ -102,7 +104,10 @@ def test_dynamic_sizes_bind_once() -> None:
     run = Executable(dynamic_program())
     x, b = np.ones((3, 4), np.float32), np.arange(4, dtype=np.float32)
     np.testing.assert_array_equal(run(x, b), x + b)
-    with pytest.raises(ArgumentValueError, match=r"bias: argument 1 \(b\): expected shape \(\?,\) with 4 at axis 0 \(axis 1 of argument 0 \(x\)\), found \(5,\)"):
+    with pytest.raises(
+        ArgumentValueError,
+        match=r"bias: argument 1 \(b\): expected shape \(\?,\) with 4 at axis 0 \(axis 1 of argument 0 \(x\)\), found \(5,\)",
+    ):
         run(x, np.ones(5, np.float32))
     assert run(np.ones((0, 4), np.float32), b).shape == (0, 4)
 

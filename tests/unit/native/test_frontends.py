@@ -109,7 +109,9 @@ def test_nothing_but_a_plain_function_is_ever_executed(
 
 
 @pytest.mark.parametrize("front_end", ["direct", "numba"])
-@pytest.mark.parametrize("text", ["return unknown(lo)", "x = f32(lo)\nstore(pointer_i32(context, 0), 0, x)\nreturn 0", "return load(lo, 0)"])
+@pytest.mark.parametrize(
+    "text", ["return unknown(lo)", "x = f32(lo)\nstore(pointer_i32(context, 0), 0, x)\nreturn 0", "return load(lo, 0)"]
+)
 def test_both_front_ends_raise_kernel_errors(front_end: str, text: str) -> None:
     with pytest.raises(KernelError):
         kernels.FRONT_ENDS[front_end](body(text))

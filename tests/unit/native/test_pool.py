@@ -283,7 +283,9 @@ def test_threads_from_the_environment() -> None:
 def test_spawned_process(tmp_path: Path) -> None:
     """A spawned child imports everything anew and finds the kernels in the cache."""
     script = tmp_path / "spawned.py"
-    script.write_text(PROLOGUE.replace("run = ", "def make():\n    return ").split("assert")[0] + textwrap.dedent("""
+    script.write_text(
+        PROLOGUE.replace("run = ", "def make():\n    return ").split("assert")[0]
+        + textwrap.dedent("""
         def child(queue):
             import sys
             found = make()()
@@ -299,7 +301,8 @@ def test_spawned_process(tmp_path: Path) -> None:
             assert queue.get(timeout=60) == (True, False)
             process.join()
             assert process.exitcode == 0
-    """))
+    """)
+    )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -323,5 +326,3 @@ def test_keyboard_interrupt() -> None:
     """
     done = python(code)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "interrupted", "")
-
-

@@ -275,8 +275,14 @@ def test_if_else_and_nested() -> None:
 def test_switch_clamps(element: str) -> None:
     instructions = [SwitchBegin(0), *(item for case in range(3) for item in (Case(), write(10 + case, 1))), SwitchEnd()]
     run = branch_program(instructions, [element])
-    dtype = np.dtype({"i1": "bool"}.get(element) or element.replace("ui", "uint").replace("i", "int", 1).replace("uintnt", "uint"))
-    values = [0, 1] if element == "i1" else [0, 1, 2, 3, np.iinfo(dtype).max] + ([-1, np.iinfo(dtype).min] if element[0] == "i" else [])
+    dtype = np.dtype(
+        {"i1": "bool"}.get(element) or element.replace("ui", "uint").replace("i", "int", 1).replace("uintnt", "uint")
+    )
+    values = (
+        [0, 1]
+        if element == "i1"
+        else [0, 1, 2, 3, np.iinfo(dtype).max] + ([-1, np.iinfo(dtype).min] if element[0] == "i" else [])
+    )
     for value in values:
         assert int(run(np.array(value, dtype))) == 10 + min(max(int(value), 0), 2)
 
