@@ -273,6 +273,7 @@ def print_constants() -> None:
         table[f"{name}_F32"] = (f"{name.lower()} = high + low", rounded_pair(value, 24))
         table[f"{name}_F64"] = ("the same", rounded_pair(value, 53))
     table["TWO_LOG2_E_F64"] = ("2 log2(e) = high + low", rounded_pair(2 / LN2, 53))
+    table["HALF_PI_FMA_F32"] = ("pi/2 in three parts", parts(half_pi, 24, 24, 24))
     table["HALF_PI_FMA_F64"] = ("pi/2 in three parts", parts(half_pi, 53, 53, 53))
     table["HALF_PI_SHORT_F64"] = ("pi/2 in four parts; an integer below 2**26 times one is exact",
                                   parts(half_pi, 27, 27, 27, 53))

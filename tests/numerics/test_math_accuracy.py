@@ -270,23 +270,23 @@ def test_flags_of_a_numba_kernel_change_nothing(name: str, element_type: str) ->
     from numba.extending import intrinsic
 
     features = llvm.get_host_cpu_features().flatten()
-    element = {"f32": types.float32, "f64": types.float64}[element_type]
+    element: Any = {"f32": types.float32, "f64": types.float64}[element_type]
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def function(typing_context: Any, x: Any) -> Any:
+    def typed(typing_context: Any, x: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
             return EMITTERS[name].emit(builder, operands, element_type, features)
 
         return element(element), generate
 
-    @njit(fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
-    def kernel(output: Array, x: Array) -> None:
+    function: Any = intrinsic(typed)
+
+    def loop(output: Array, x: Array) -> None:
         for index in range(x.size):
             output[index] = function(x[index])
 
     x = grid(element_type, 10)
     got = np.empty_like(x)
-    kernel(got, x)
+    njit(fastmath={"reassoc", "contract"})(loop)(got, x)
     np.testing.assert_array_equal(got, compile_loop(name, element_type)(np.empty_like(x), x))
 
 

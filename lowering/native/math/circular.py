@@ -2,9 +2,10 @@
 
 The argument is n pi/2 + r with |r| <= pi/4, and the result is a polynomial in r chosen and signed by n mod 4.
 
-f32: r is computed in f64 from four pieces of 1/(2 pi), taken from where the argument's exponent needs them; there is
-no branch. f64: pi/2 in three or four parts below 2**26; beyond, an out-of-line function in integer arithmetic
-(`large_argument`), which a vectorised loop calls only for the elements that need it.
+Moderate arguments are reduced by pi/2 in three or four parts. Large ones go out of line, to a scalar function that a
+vectorised loop calls only for the elements that need it: in f32 it takes the bits of 1/(2 pi) that the argument's
+exponent needs as f64 numbers, in f64 it works in integers (`large_argument`). In f32 without fma, where parts of pi/2
+would be very short, the way for large arguments is taken for all; it has no branch.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import NamedTuple
 
 from gradopt.lowering.native.math import coefficients as table
 from gradopt.lowering.native.math.double import Pair, fast_two_sum, quotient, two_product
-from gradopt.lowering.native.math.lane import F32, F64, Lane, LaneFunction, fma, pick, polynomial, select
+from gradopt.lowering.native.math.lane import F32, F64, Lane, fma, pick, polynomial, select
 from gradopt.lowering.native.math.large_argument import reduce_large
 from gradopt.lowering.native.math.outline import call_where
 from gradopt.lowering.native.math.rounding import round_even
 
-# From here on f64 arguments are reduced out of line: the multiple of pi/2 must be below 2**26.
+# From here on arguments are reduced out of line. The multiple of pi/2 must be below 2**26 in f64, and small enough for
+# three parts of 24 bits to give a full result in f32 (no f32 below comes closer to a multiple of pi/2 than 2**-30).
+LARGE_F32 = 1.0e5
 LARGE_F64 = 1.0e8
 
 
@@ -31,7 +34,7 @@ class Angle(NamedTuple):
     rest: Pair
 
 
-def _reduce_f32(x: Lane) -> Angle:
+def _reduce_large_f32(x: Lane) -> Angle:
     """Multiply x (24 bits) by 1/(2 pi) in pieces of 29, 29, 29 and 53 bits: the first three products are exact in f64.
 
     With x < 2**(e + 1), bits of 1/(2 pi) down to the weight 2**(25 - e) only add whole turns, and those below
@@ -56,6 +59,17 @@ def _fraction(x: Lane) -> Lane:
     return x - round_even(x)
 
 
+def _reduce_f32(x: Lane) -> Angle:
+    """Cody and Waite's reduction for |x| < LARGE_F32, with fma: the first difference is exact."""
+    magic = 1.5 * 2.0**F32.fraction_bits
+    shifted = fma(x, 2.0 / math.pi, magic)
+    n = shifted - magic
+    rest = x
+    for part in table.HALF_PI_FMA_F32:
+        rest = fma(n, -part, rest)
+    return Angle(shifted.bits(), Pair(rest, x.constant(0.0)))
+
+
 def _reduce_f64(x: Lane) -> Angle:
     """Cody and Waite's reduction for |x| < LARGE_F64; the rest has two parts.
 
@@ -72,6 +86,12 @@ def _reduce_f64(x: Lane) -> Angle:
     difference = fast_two_sum(rest, -product.high)
     low = fma(n, -parts[-1], difference.low - product.low)
     return Angle(shifted.bits(), fast_two_sum(difference.high, low))
+
+
+def _reduce_large_f64(x: Lane) -> Angle:
+    """Payne and Hanek's reduction in integers, for a scalar function."""
+    quadrant, rest = reduce_large(x)
+    return Angle(quadrant, rest)
 
 
 def _sin_rest(r: Pair) -> Pair:
@@ -131,15 +151,18 @@ def _tan_of(angle: Angle) -> Lane:
 
 def _circular(x: Lane, name: str, of_angle: Callable[[Angle], Lane]) -> Lane:
     """The function of an argument of any size."""
-    if x.format is F32:
-        return of_angle(_reduce_f32(x))
+    reduce = _reduce_large_f32 if x.format is F32 else _reduce_large_f64
 
     def of_large(large: Lane) -> Lane:
-        quadrant, rest = reduce_large(large)
-        return of_angle(Angle(quadrant, rest))
+        return of_angle(reduce(large))
 
-    body: LaneFunction = of_large
-    return call_where(abs(x) > LARGE_F64, of_angle(_reduce_f64(x)), f"gradopt.{name}_large", body, [x])
+    if x.format is F64:
+        moderate, limit = _reduce_f64, LARGE_F64
+    elif x.target.has_fma:
+        moderate, limit = _reduce_f32, LARGE_F32
+    else:
+        return of_large(x)
+    return call_where(abs(x) > limit, of_angle(moderate(x)), f"gradopt.{name}_large_{x.format.name}", of_large, [x])
 
 
 def sin(x: Lane) -> Lane:
