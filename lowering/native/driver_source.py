@@ -126,6 +126,10 @@ def run_scalar(image, frame, instruction, position):
         set_word(pointers, word(instruction, 1), word(pointers, word(instruction, 2)))
         set_word(pointers, word(instruction, 2), kept)
         return position + 1
+    if operation == OP_POINT:  # window, base, offset
+        moved = word(pointers, word(instruction, 2)) + word(sizes, word(instruction, 3))
+        set_word(pointers, word(instruction, 1), moved)
+        return position + 1
     if operation == OP_SWITCH:  # buffer, integer code, first target in the lists, count
         choice = read_integer(word(pointers, word(instruction, 1)), word(instruction, 2))
         choice = maximum(minimum(choice, word(instruction, 4) - 1), 0)

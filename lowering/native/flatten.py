@@ -26,6 +26,7 @@ from gradopt.lowering.native.program import (
     Instruction,
     LoopBegin,
     LoopEnd,
+    Point,
     Program,
     Run,
     SetSize,
@@ -80,7 +81,7 @@ class Flattener:
             Run: self._run, LoopBegin: self._loop_begin, LoopEnd: self._loop_end, WhileBegin: self._while_begin,
             WhileTest: self._while_test, WhileEnd: self._while_end, IfBegin: self._if_begin, Else: self._else, IfEnd:
             self._if_end, SwitchBegin: self._switch_begin, Case: self._case, SwitchEnd: self._switch_end, SetSize:
-            self._set_size, Compute: self._compute, Swap: self._swap, Copy: self._copy, Fill: self._fill, Check:
+            self._set_size, Compute: self._compute, Swap: self._swap, Point: self._point, Copy: self._copy, Fill: self._fill, Check:
             self._check,
         }  # fmt: skip
 
@@ -248,6 +249,12 @@ class Flattener:
         if not all(isinstance(buffer, Temporary) for buffer in pair):
             raise self.fail("only temporaries can be swapped")
         self.emit(layout.OP_SWAP, swap.first, swap.second)
+
+    def _point(self, point: Point) -> None:
+        if not isinstance(self.buffer(point.window), Temporary):
+            raise self.fail("only a temporary can become a window")
+        self.buffer(point.base)
+        self.emit(layout.OP_POINT, point.window, point.base, self.size(point.offset))
 
     def _copy(self, copy: Copy) -> None:
         self.buffer(copy.source)

@@ -75,8 +75,8 @@ IMAGE_HEADER = 32
 INSTRUCTION_WORDS = 8
 (
     OP_RUN, OP_LOOP_BEGIN, OP_LOOP_END, OP_JUMP, OP_JUMP_UNLESS, OP_SWITCH, OP_SET_SIZE, OP_COMPUTE, OP_SWAP, OP_COPY,
-    OP_FILL, OP_CHECK,
-) = range(12)  # fmt: skip
+    OP_FILL, OP_CHECK, OP_POINT,
+) = range(13)  # fmt: skip
 COMPUTED_WORDS = 4  # target, operation, left, right
 TEMPORARY_WORDS = 2  # buffer, entry of the size table that holds its offset
 ARGUMENT_WORDS = 4  # buffer, descriptor, rank, first dimension

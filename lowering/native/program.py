@@ -241,6 +241,15 @@ class Swap:
 
 
 @dataclass(frozen=True)
+class Point:
+    """From here on the temporary `window` is the memory of `base` behind its first `offset` bytes (row t of a stacked array)."""
+
+    window: int
+    base: int
+    offset: SizeLike
+
+
+@dataclass(frozen=True)
 class Copy:
     """Copy the first `nbytes` bytes of `source` to `destination`."""
 
@@ -268,7 +277,7 @@ class Check:
 
 Instruction = (
     Run | LoopBegin | LoopEnd | WhileBegin | WhileTest | WhileEnd | IfBegin | Else | IfEnd | SwitchBegin | Case
-    | SwitchEnd | SetSize | Compute | Swap | Copy | Fill | Check
+    | SwitchEnd | SetSize | Compute | Swap | Point | Copy | Fill | Check
 )  # fmt: skip
 
 
