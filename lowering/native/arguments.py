@@ -48,6 +48,8 @@ def _convert_one(program: Program, number: int, value: Any) -> Array:
     assert isinstance(wanted, Argument)
     dtype, name = numpy_dtype(wanted.element), argument_name(program, number)
     array = _as_array(program, name, wanted, dtype, value)
+    if wanted.element == "bf16" and array.dtype == numpy.uint16:
+        array = array.view(dtype)
     if array.dtype != dtype:
         raise _wrong_type(program, name, wanted, dtype, array)
     if array.ndim != len(wanted.shape):

@@ -20,6 +20,7 @@ from gradopt.lowering.native.symbols import ObjectFormatError, forbidden_symbols
 
 MAGIC = b"GRADOPT1"
 ENVIRONMENT = "GRADOPT_CACHE_DIR"
+TEMPORARY = ".new-"
 
 
 def default_folder() -> Path:
@@ -99,8 +100,15 @@ def write(folder: Path | None, name: str, data: bytes, source: str) -> None:
         _write_atomically(folder / f"{name}.o", MAGIC + hashlib.sha256(data).digest() + data)
 
 
+def remove_temporary_files(folder: Path, process: int) -> None:
+    """What a process that was ended left behind."""
+    for path in folder.glob(f"{TEMPORARY}{process}-*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def _write_atomically(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{os.getpid()}-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -67,27 +67,27 @@ def _machine(code_model: str) -> Any:
     return target_machine(None, code_model)
 
 
-def optimised(text: str) -> Any:
-    """Parse a module, check it and run LLVM's optimiser with the loop vectoriser.  Call with the lock held."""
+def optimised(text: str, vectorise: bool = True) -> Any:
+    """Parse a module, check it and run LLVM's optimiser, with the loop vectoriser or (quicker) without.
+
+    Call with the lock held.
+    """
     machine = _machine(SMALL)
     module = llvm.parse_assembly(text)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=OPTIMISATION)
-    options.loop_vectorization = True
-    options.loop_interleaving = True
-    options.loop_unrolling = True
+    options = llvm.create_pipeline_tuning_options(speed_level=OPTIMISATION if vectorise else 1)
+    options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = vectorise
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
 
 
-def object_code(text: str) -> bytes:
+def object_code(text: str, vectorise: bool = True) -> bytes:
     """The object file of a module's text: small code where it stands alone, else large."""
     with locks.LLVM:
-        module = optimised(text)
-        data = bytes(_machine(SMALL).emit_object(module))
-        return data if stands_alone(data) else bytes(_machine(LARGE).emit_object(optimised(text)))
+        data = bytes(_machine(SMALL).emit_object(optimised(text, vectorise))) if HAS_MEMORY_MANAGER else b""
+        return data if data and stands_alone(data) else bytes(_machine(LARGE).emit_object(optimised(text, vectorise)))
 
 
 def stands_alone(data: bytes) -> bool:

@@ -1,16 +1,19 @@
 """Kernels to addresses: from this process, from the cache, or compiled now.
 
 The cache's key is a hash of the kernel's source, this package's binary interface, the front end and its version,
-LLVM's, and the processor.  Kernels that are missing are compiled one LLVM module each, in this process: measured on
-two cores, starting a second process and importing LLVM there costs as much as eight kernels, so it pays only from
-`PARALLEL_FROM` missing kernels on.
+LLVM's, and the processor.  Each kernel is an object file of its own, so that programs share them; loading one takes a
+tenth of a millisecond.  LLVM holds one lock in a process, so when many kernels are missing a second process helps.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +24,8 @@ from gradopt.lowering.native.symbols import ObjectFormatError
 
 INTERFACE = "gradopt native 1"
 """Changes with the binary interface of kernels (context.py) or with what the front ends make of the same text."""
+HELPED_FROM = 12
+"""Missing kernels from which on a helping process pays: it costs some 0.1 s to start, a kernel 0.02 to 0.04 s."""
 
 _LOADED: dict[str, int] = {}
 
@@ -29,6 +34,7 @@ _LOADED: dict[str, int] = {}
 class Timings:
     """Where the time of a compilation went, in seconds, and how many kernels came from where."""
 
+    driver: float = 0.0
     importing: float = 0.0
     typing: float = 0.0
     llvm: float = 0.0
@@ -37,10 +43,11 @@ class Timings:
     in_process: int = 0
     from_cache: int = 0
     compiled: int = 0
+    helped: bool = False
 
     @property
     def total(self) -> float:
-        return self.importing + self.typing + self.llvm + self.loading + self.reading
+        return self.driver + self.importing + self.typing + self.llvm + self.loading + self.reading
 
 
 @dataclass
@@ -73,8 +80,8 @@ def _identity(front_end: str) -> str:
 def compile_kernels(kernels: Sequence[KernelSource], front_end: str | None = None, folder: Path | None = None) -> CompiledKernels:
     """Make every kernel callable in this process.
 
-    Raises KernelError for source outside the language of kernels or whose code would need a symbol that kernels may
-    not use.
+    Raises KernelError for source outside the language of kernels or whose code would need a symbol that kernels may not
+    use.
     """
     timings = Timings()
     front_end = front_end_name(front_end)
@@ -99,17 +106,55 @@ def compile_kernels(kernels: Sequence[KernelSource], front_end: str | None = Non
 
 def _objects(missing: dict[str, KernelSource], front_end: str, folder: Path | None, timings: Timings) -> dict[str, bytes]:
     """Object code for every missing kernel, from the cache where it holds it."""
-    objects: dict[str, bytes] = {}
-    for key, kernel in missing.items():
-        start = time.perf_counter()
-        data = cache.read(folder, key)
-        timings.reading += time.perf_counter() - start
-        if data is None:
-            data = _compile(key, kernel, front_end, folder, timings)
-        else:
-            timings.from_cache += 1
-        objects[key] = data
+    start = time.perf_counter()
+    objects = {key: data for key in missing if (data := cache.read(folder, key)) is not None}
+    timings.reading += time.perf_counter() - start
+    timings.from_cache = len(objects)
+    absent = {key: kernel for key, kernel in missing.items() if key not in objects}
+    with _helper(list(absent.values()), front_end, folder, timings) as helped:
+        for key, kernel in absent.items():
+            data = cache.read(folder, key) if helped else None
+            objects[key] = _compile(key, kernel, front_end, folder, timings) if data is None else data
     return objects
+
+
+@contextlib.contextmanager
+def _helper(kernels: Sequence[KernelSource], front_end: str, folder: Path | None, timings: Timings) -> Iterator[bool]:
+    """A second process that compiles from the end of the list, while the body compiles from its start."""
+    if len(kernels) < HELPED_FROM or folder is None or not _may_start_helper():
+        yield False
+        return
+    request = {"front_end": front_end, "folder": str(folder), "kernels": [[k.name, k.source] for k in reversed(kernels)]}
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gradopt.lowering.native.compile_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONSAFEPATH": "1"},
+        )
+    except OSError:
+        yield False
+        return
+    with process:
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.write(json.dumps(request).encode())
+            process.stdin.close()
+        timings.helped = True
+        try:
+            yield True
+        finally:  # what it may still be compiling was compiled here
+            process.kill()
+            process.wait()
+            cache.remove_temporary_files(folder, process.pid)
+
+
+def _may_start_helper() -> bool:
+    """Whether there is a second processor and an interpreter to start (GRADOPT_COMPILE_HELPER=0 forbids it)."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    interpreter = os.path.basename(sys.executable or "").startswith("python")
+    return processors > 1 and interpreter and os.environ.get("GRADOPT_COMPILE_HELPER") != "0"
 
 
 def _compile(key: str, kernel: KernelSource, front_end: str, folder: Path | None, timings: Timings) -> bytes:
@@ -131,3 +176,10 @@ def _compile(key: str, kernel: KernelSource, front_end: str, folder: Path | None
     except ObjectFormatError as error:
         raise KernelError(f"{kernel.name}: {error}") from None
     return data
+
+
+def fill_cache(kernel: KernelSource, front_end: str, folder: Path) -> None:
+    """Compile one kernel into the cache unless it is there (for compile_worker.py)."""
+    key = cache.key(_identity(front_end), kernel.source)
+    if cache.read(folder, key) is None:
+        _compile(key, kernel, front_end, folder, Timings())

@@ -108,10 +108,10 @@ def _object_code(folder: Path | None) -> bytes:
     from gradopt.lowering.native import codegen
 
     constants = ",".join(f"{name}={value}" for name, value in sorted(_constants().items()))
-    key = cache.key("driver 1", source(), constants, codegen.host().identity())
+    key = cache.key("driver 2", source(), constants, codegen.host().identity())
     data = cache.read(folder, key)
     if data is None:
-        data = codegen.object_code(module_text())
+        data = codegen.object_code(module_text(), vectorise=False)
         cache.write(folder, key, data, source())
     return data
 

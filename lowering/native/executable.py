@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,9 +72,12 @@ class Executable:
         self.program = program
         if blas.needed_by(program.kernels):
             blas.load()
+        start = time.perf_counter()
+        self._process = driver.process()
+        prepared = time.perf_counter() - start
         compiled = compile_kernels(program.kernels, front_end, cache_folder)
         self.timings: Timings = compiled.timings
-        self._process = driver.process()
+        self.timings.driver = prepared
         self._image = images.build(program, compiled.addresses, self._process.block)
         self._profile: Any = None
         self._uses_pool = images.uses_pool(program)

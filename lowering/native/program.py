@@ -1,7 +1,6 @@
 """A native program as plain data: kernels, a size table, buffers and a list of instructions.
 
-Nothing here knows the IR.  `ProgramBuilder` (builder.py) makes programs with less writing; `Executable`
-(executable.py) runs them.
+Nothing here knows the IR.  `Executable` (executable.py) runs programs.
 
     kernels       what is compiled: Python source in the language of kernels (intrinsics.py)
     sizes         the size table: int64 entries, all known before the first instruction runs, or written by instructions

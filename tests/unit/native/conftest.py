@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-
 from gradopt.lowering.native import pool
 from gradopt.lowering.native.executable import Executable
 from gradopt.lowering.native.program import Argument, KernelSource, Program, Result, Run

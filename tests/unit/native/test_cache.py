@@ -12,8 +12,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
-
 from gradopt.lowering.native import cache, codegen, compile, kernels, symbols
+from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.program import KernelSource
 
 SOURCE = """
@@ -145,6 +145,25 @@ def test_two_processes_and_many_threads_fill_one_cache(folder: Path) -> None:
     assert [process.wait(timeout=60) for process in processes] == [0, 0]
     assert len(list(folder.glob("*.o"))) == 6 and not list(folder.glob(".new-*"))
     assert all(cache.read(folder, path.stem) for path in folder.glob("*.o"))
+
+
+def test_a_second_process_helps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever compiles a kernel, each ends up loaded and stored once, and nothing temporary is left."""
+    monkeypatch.setattr(compile, "HELPED_FROM", 2)
+    monkeypatch.setattr(compile, "_may_start_helper", lambda: True)
+    wanted = [kernel(i + 0.125) for i in range(40)]
+    found = compile.compile_kernels(wanted, "direct", folder)
+    assert found.timings.helped and 1 <= found.timings.compiled <= 40
+    assert len(set(found.addresses)) == 40
+    assert len(list(folder.glob("*.o"))) == 40 and not list(folder.glob(".new-*"))
+
+
+def test_a_bad_kernel_is_reported_with_a_helper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile, "HELPED_FROM", 2)
+    monkeypatch.setattr(compile, "_may_start_helper", lambda: True)
+    bad = KernelSource("bad", "def kernel(lo, hi, context):\n    return nothing\n")
+    with pytest.raises(KernelError, match="nothing is not defined"):
+        compile.compile_kernels([*[kernel(i + 0.0625) for i in range(5)], bad], "direct", folder)
 
 
 EXTERNAL = """

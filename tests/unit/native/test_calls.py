@@ -11,7 +11,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-
 from gradopt.lowering.native import driver
 from gradopt.lowering.native.errors import ArgumentTypeError, ArgumentValueError
 from gradopt.lowering.native.executable import Executable
@@ -136,6 +135,7 @@ def test_rank_zero(map_program: Maker) -> None:
         flag(1)
     half = scalar("v = a", "bf16", "bf16")
     assert half(ml_dtypes.bfloat16(2.5)) == 2.5 and half(2.5) == 2.5
+    assert half(np.array(2.5, ml_dtypes.bfloat16).view(np.uint16)) == 2.5, "the bits as uint16"
 
 
 def test_results_do_not_alias(add: Executable) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from gradopt.lowering.native import intrinsics, kernels
 from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.executable import Executable

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from gradopt.lowering.native import driver, layout, pool
 from gradopt.lowering.native.executable import Executable
 from gradopt.lowering.native.program import Argument, KernelSource, LoopBegin, LoopEnd, Program, Result, Run, SizeRef, Variable

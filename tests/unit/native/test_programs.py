@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from gradopt.lowering.native.errors import GradoptRuntimeError, ProgramError
 from gradopt.lowering.native.executable import Executable
 from gradopt.lowering.native.program import (

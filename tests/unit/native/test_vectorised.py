@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from gradopt.lowering.native import codegen, kernels
 from gradopt.lowering.native.program import KernelSource
 
