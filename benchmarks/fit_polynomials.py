@@ -91,7 +91,8 @@ def solve(fit: Fit, carefully: int = 3) -> tuple[list[float], mpf]:
     grid = [middle - half * mpmath.cos(mpmath.pi * (k + mpf("0.37")) / count) for k in range(count)]
     u = [fit.variable(x) for x in grid]
     target, weight = [fit.target(x) for x in grid], [abs(fit.weight(x)) for x in grid]
-    rest, scale, chosen = list(target), list(weight), []
+    rest, scale = list(target), list(weight)
+    chosen: list[mpf] = []
     if u[0] * u[-1] < 0:
         carefully = 0
     for size in range(fit.degree + 1, 0, -1):
@@ -215,7 +216,7 @@ def inverse_error_function_fits() -> list[Fit]:
         return mpmath.erfinv(x) / x
 
     def fit(name: str, format: str, degree: int, low: float, high: float, shift: float, rooted: bool) -> Fit:
-        target = (lambda s: ratio(s * s)) if rooted else ratio
+        target: Real = (lambda s: ratio(s * s)) if rooted else ratio
         letter = "s = sqrt(w)" if rooted else "w = -log(1 - x**2)"
         return Fit(
             f"ERFINV_{name}_{format.upper()}", f"erfinv(x)/x in {letter[0]} - {shift}, {letter}, {low} <= {letter[0]}"

@@ -105,6 +105,8 @@ def uniform(dtype: Any, generator: np.random.Generator, count: int) -> Array:
 def grid(element_type: str, scale: int = 1) -> Array:
     """f32: every 1021st bit pattern and more; f64: a few thousand values of all sizes. `scale` divides their number."""
     generator = np.random.default_rng(1)
+    dtype: Any
+    patterns: Array
     if element_type == "f32":
         patterns = np.arange(0, 2**32, 1021 * scale, dtype=np.uint64).astype(np.uint32).view(np.float32)
         count, dtype = 700_000 // scale, np.dtype(np.float32)
@@ -168,7 +170,8 @@ def errors_f32(name: str, inputs: list[Array], got: Array) -> Array:
 def exact_error(name: str, point: tuple[float, ...], got: float) -> float:
     """The error of one f64 result in ulp of the exact one."""
     with mpmath.workprec(240):
-        exact = EXACT.get(name, getattr(mpmath, name, None))(*(mpmath.mpf(value) for value in point))
+        function = EXACT.get(name) or getattr(mpmath, name)
+        exact = function(*(mpmath.mpf(value) for value in point))
         largest = mpmath.mpf(2) ** 1024
         value = largest * (1 if got > 0 else -1) if np.isinf(got) else mpmath.mpf(got)
         exact = max(-largest, min(largest, exact))
