@@ -8,15 +8,16 @@ from gradopt.dialects.kernel import NestOp
 from gradopt.ir.declare import TERMINATOR
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.locations import file_position
-from gradopt.ir.operation import Operation
+from gradopt.ir.operation import Block, Operation
 from gradopt.ir.sizes import Size, SizeExpression, multiply, parse_size, product
-from gradopt.ir.types import FunctionType, TensorType
+from gradopt.ir.types import FunctionType, TensorType, Type
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import LIBRARY, Launch
 from gradopt.lowering.codegen.nest import nest_source
 from gradopt.lowering.fuse.roots import ALIASES, storage_base
 from gradopt.lowering.native.program import Argument, Buffer, Constant, Instruction, KernelSource, Program, Result, Run, SizeLike
-from gradopt.lowering.native.program import Temporary
+from gradopt.lowering.native.program import SizeRef, Temporary
+from gradopt.lowering.plan.control import CONTROL
 from gradopt.lowering.plan.memory import Interval, assign_offsets
 from gradopt.lowering.plan.size_table import SizeTable
 
@@ -42,6 +43,7 @@ class ProgramMaker:
         self.kernel_index: dict[str, int] = {}
         self.instructions: list[Instruction] = []
         self.scratch = 0
+        self.checks: list[tuple[Operation, str]] = []  # run-time checks by number
 
     def make(self) -> Program:
         """Builds the program."""
@@ -49,9 +51,7 @@ class ProgramMaker:
         terminator = self.block.last
         assert terminator is not None and terminator.has_trait(TERMINATOR)
         self._declare_results(terminator)
-        for op in self.block.operations:
-            if op is not terminator:
-                self._operation(op)
+        self.operations(self.block)
         arena = self._place_temporaries()
         return Program(self.name, self.kernels, self.sizes.entries, self.buffers, self.instructions, arena, self.scratch,
                        single=len(terminator.operands) == 1)
@@ -116,7 +116,44 @@ class ProgramMaker:
         assert isinstance(old, Temporary)
         self.buffers[buffer] = Temporary(old.element, nbytes, offset, old.name)  # type: ignore[arg-type]
 
+    def temporary(self, type: Type) -> int:
+        """A new temporary of a tensor type, alive where it is touched."""
+        assert isinstance(type, TensorType)
+        self.temporaries[len(self.buffers)] = (multiply(product(type.dims), type.element.storage_bytes), 1 << 60, -1)
+        self.buffers.append(Temporary(type.element.text, 0, 0))
+        return len(self.buffers) - 1
+
+    def window(self, type: Type) -> int:
+        """A temporary without memory of its own, to be pointed into another buffer."""
+        assert isinstance(type, TensorType)
+        self.buffers.append(Temporary(type.element.text, 0, 0))
+        return len(self.buffers) - 1
+
+    def extend(self, begin: int) -> None:
+        """A loop from instruction `begin` to the last one ends here: what it reads from before it lives to its end."""
+        last = len(self.instructions) - 1
+        for buffer, (nbytes, first, used) in self.temporaries.items():
+            if first < begin <= used:
+                self.temporaries[buffer] = (nbytes, first, max(used, last))
+
+    def check(self, op: Operation, message: str) -> int:
+        """The number of a run-time check, for `report`."""
+        self.checks.append((op, message))
+        return len(self.checks) - 1
+
     # --- instructions
+
+    def emit(self, instruction: Instruction, touched: Sequence[int] = ()) -> None:
+        """Appends an instruction that uses these buffers."""
+        for buffer in touched:
+            self.touch(buffer)
+        self.instructions.append(instruction)
+
+    def operations(self, block: Block) -> None:
+        """The instructions of a block (not of its terminator)."""
+        for op in block.operations:
+            if op is not block.last:
+                self._operation(op)
 
     def _operation(self, op: Operation) -> None:
         if op.name in ALIASES:
@@ -125,6 +162,8 @@ class ProgramMaker:
             self._constant(op)
         elif isinstance(op, NestOp):
             self._nest(op)
+        elif op.name in CONTROL:
+            CONTROL[op.name](self, op)
         elif op.name in LIBRARY:
             for launch in LIBRARY[op.name](op):
                 self._launch(op, launch)
@@ -147,8 +186,12 @@ class ProgramMaker:
         self.scratch = max(self.scratch, launch.scratch_bytes)
         self._run(op, launch.source, launch.extent, launch.grain, launch.operands, launch.parameters)
 
+    def launch_sizes(self, op: Operation, launch: Launch, parameters: Sequence[SizeLike]) -> None:
+        """A launch whose parameters are entries of the size table."""
+        self._run(op, launch.source, launch.extent, launch.grain, launch.operands, parameters)
+
     def _run(self, op: Operation, source: str, extent: Size, grain: Size, values: Sequence[Value],
-             parameters: Sequence[Size]) -> None:
+             parameters: Sequence[Size | SizeLike]) -> None:
         label = describe(op)
         kernel = self.kernel_index.get(source)
         if kernel is None:
@@ -158,7 +201,8 @@ class ProgramMaker:
         for buffer in operands:
             self.touch(buffer)
         self.instructions.append(Run(kernel, self.sizes.like(extent), self.sizes.like(grain), operands,
-                                     tuple(self.sizes.like(size) for size in parameters), label))
+                                     tuple(size if isinstance(size, SizeRef) else self.sizes.like(size) for size in parameters),
+                                     label))
 
 
 def tensor_of(value: Value, owner: Operation) -> TensorType:

@@ -1,0 +1,181 @@
+"""Control flow in a native program: loops, branches, and the memory of what they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradopt.ir.operation import Block, Operation
+from gradopt.ir.sizes import multiply, product
+from gradopt.ir.types import TensorType, Type
+from gradopt.ir.values import Value
+from gradopt.lowering.codegen.library import Launch
+from gradopt.lowering.fuse.roots import storage_base
+from gradopt.lowering.native.program import Case, Compute, Copy, Else, IfBegin, IfEnd, LoopBegin, LoopEnd, Point, SizeLike, Swap
+from gradopt.lowering.native.program import SwitchBegin, SwitchEnd, WhileBegin, WhileEnd, WhileTest
+
+if TYPE_CHECKING:
+    from gradopt.lowering.plan.program import ProgramMaker
+
+__all__ = ["CONTROL"]
+
+
+def nbytes_of(maker: ProgramMaker, type: Type) -> SizeLike:
+    """The bytes of a tensor."""
+    assert isinstance(type, TensorType)
+    return maker.sizes.like(multiply(product(type.dims), type.element.storage_bytes))
+
+
+def bind(maker: ProgramMaker, arguments: Sequence[Value], buffers: Sequence[int]) -> None:
+    """Block arguments are held by these buffers."""
+    maker.index.update(zip(arguments, buffers))
+
+
+class Carries:
+    """The carried values of a loop, each in a pair of temporaries that change places after every step."""
+
+    def __init__(self, maker: ProgramMaker, init: Sequence[Value]) -> None:
+        self.maker = maker
+        self.types = [value.type for value in init]
+        self.current = [maker.temporary(type) for type in self.types]
+        self.following = [maker.temporary(type) for type in self.types]
+        for buffer, value in zip(self.current, init):
+            maker.emit(Copy(buffer, maker.buffer(value), nbytes_of(maker, value.type)), [buffer, maker.buffer(value)])
+        self.touch()
+
+    def touch(self) -> None:
+        """Both temporaries live here."""
+        for buffer in (*self.current, *self.following):
+            self.maker.touch(buffer)
+
+    def advance(self) -> None:
+        """What a step yielded becomes what the next one reads."""
+        for current, following in zip(self.current, self.following):
+            self.maker.emit(Swap(current, following), [current, following])
+
+    def finish(self, results: Sequence[Value]) -> None:
+        """The results of the loop are the carries."""
+        for buffer, result in zip(self.current, results):
+            if result in self.maker.index:
+                target = self.maker.index[result]
+                self.maker.emit(Copy(target, buffer, nbytes_of(self.maker, result.type)), [target, buffer])
+            else:
+                self.maker.index[result] = buffer
+
+
+def yield_into(maker: ProgramMaker, block: Block, buffers: Sequence[int]) -> None:
+    """What the block yields is computed in these buffers (each yielded value has memory of its own: see `fuse.program.prepare`)."""
+    assert block.last is not None
+    for operand, buffer in zip(block.last.operands, buffers):
+        maker.index[storage_base(operand)] = buffer
+
+
+def scan(maker: ProgramMaker, op: Any) -> None:
+    """`prim.scan`: a counted loop; row t of xs and ys is a window that moves."""
+    body = op.regions[0].block
+    count = op.num_carry
+    for value in op.operands:
+        maker.touch(maker.buffer(value))
+    carries = Carries(maker, op.init)
+    outputs = [maker.buffer(result) for result in op.results[count:]]
+    for buffer in outputs:
+        maker.touch(buffer)
+    row_types = [argument.type for argument in body.arguments[len(op.operands) - op.num_xs:]]
+    inputs = [maker.window(type) for type in row_types]
+    rows = [maker.window(value.type) for value in body.last.operands[count:]]
+    bind(maker, body.arguments, [*carries.current, *(maker.buffer(value) for value in op.consts), *inputs])
+    yield_into(maker, body, [*carries.following, *rows])
+    begin = len(maker.instructions)
+    induction = maker.sizes.variable()
+    maker.emit(LoopBegin(op.length, induction))
+    step = induction
+    if op.reverse:
+        step = maker.sizes.variable()
+        maker.emit(Compute(step, "sub", op.length - 1, induction))
+    windows = [*zip(inputs, (maker.buffer(value) for value in op.xs), row_types),
+               *zip(rows, outputs, (value.type for value in body.last.operands[count:]))]
+    for window, base, type in windows:
+        offset = maker.sizes.variable()
+        maker.emit(Compute(offset, "mul", step, nbytes_of(maker, type)))
+        maker.emit(Point(window, base, offset), [base])
+    maker.operations(body)
+    carries.advance()
+    maker.emit(LoopEnd())
+    maker.extend(begin)
+    carries.finish(op.results[:count])
+
+
+def while_(maker: ProgramMaker, op: Any) -> None:
+    """`prim.while`: condition, test, body, as long as the test holds."""
+    condition, body = (region.block for region in op.regions)
+    carries = Carries(maker, op.operands[: op.num_carry])
+    constants = [maker.buffer(value) for value in op.operands[op.num_carry:]]
+    for buffer in constants:
+        maker.touch(buffer)
+    for block in (condition, body):
+        bind(maker, block.arguments, [*carries.current, *constants])
+    flag = maker.temporary(condition.last.operands[0].type)
+    yield_into(maker, condition, [flag])
+    yield_into(maker, body, carries.following)
+    begin = len(maker.instructions)
+    trips = maker.sizes.variable()
+    if op.max_trip_count is not None:
+        maker.emit(Compute(trips, "add", 0, 0))
+    maker.emit(WhileBegin())
+    maker.operations(condition)
+    maker.emit(WhileTest(flag), [flag])
+    if op.max_trip_count is not None:
+        maker.emit(Compute(trips, "add", trips, 1))
+        check = maker.check(op, f"'{op.name}' op runs more than max_trip_count = {op.max_trip_count} times")
+        source = ("def kernel(lo, hi, context):\n"
+                  f"    if parameter(context, 0) > {op.max_trip_count}:\n"
+                  "        return report(context, parameter(context, 1), parameter(context, 0), 0)\n"
+                  "    return 0\n")
+        maker.launch_sizes(op, Launch(source, 1, 1, []), [trips, check])
+    maker.operations(body)
+    carries.advance()
+    maker.emit(WhileEnd())
+    maker.extend(begin)
+    carries.finish(op.results)
+
+
+def result_buffers(maker: ProgramMaker, op: Operation) -> list[int]:
+    """The buffers of an op's results, alive from here."""
+    buffers = [maker.buffer(result) for result in op.results]
+    for buffer in buffers:
+        maker.touch(buffer)
+    return buffers
+
+
+def branch(maker: ProgramMaker, block: Block, operands: Sequence[Value], results: Sequence[int]) -> None:
+    """One region of an `if` or `switch`: it computes its results in the op's buffers."""
+    bind(maker, block.arguments, [maker.buffer(value) for value in operands])
+    yield_into(maker, block, results)
+    maker.operations(block)
+
+
+def if_(maker: ProgramMaker, op: Any) -> None:
+    """`prim.if`."""
+    results = result_buffers(maker, op)
+    for value in op.operands[1:]:
+        maker.touch(maker.buffer(value))
+    condition = maker.buffer(op.operands[0])
+    maker.emit(IfBegin(condition), [condition])
+    branch(maker, op.regions[0].block, op.operands[1:], results)
+    maker.emit(Else())
+    branch(maker, op.regions[1].block, op.operands[1:], results)
+    maker.emit(IfEnd(), [*results, *(maker.buffer(value) for value in op.operands[1:])])
+
+
+def switch(maker: ProgramMaker, op: Any) -> None:
+    """`prim.switch`."""
+    results = result_buffers(maker, op)
+    index = maker.buffer(op.operands[0])
+    maker.emit(SwitchBegin(index), [index])
+    for region in op.regions:
+        maker.emit(Case())
+        branch(maker, region.block, op.operands[1:], results)
+    maker.emit(SwitchEnd(), [*results, *(maker.buffer(value) for value in op.operands[1:])])
+
+
+CONTROL: dict[str, Callable[[Any, Any], None]] = {"prim.scan": scan, "prim.while": while_, "prim.if": if_, "prim.switch": switch}
