@@ -102,11 +102,15 @@ class Executable:
 
     def _slow(self, arguments: Sequence[Any]) -> Any:
         arrays = conversion.convert(self.program, arguments)
-        if self._uses_pool:
-            pool.ensure_started()
         if self._native is None:
             return self._call_table(arrays)
-        results = self._native(*arrays)
+        results = NotImplemented
+        while results is NotImplemented:
+            if self._uses_pool:
+                pool.ensure_started()
+            results = self._native(*arrays)
+            if not self._uses_pool or self._process.word(layout.POOL_READY):
+                break  # else another thread has just called set_num_threads
         if results is NotImplemented:
             raise RuntimeError(f"{self.program.name}: the driver refused arguments that are right (an error of gradopt)")
         if type(results) is bytes:
@@ -116,6 +120,8 @@ class Executable:
     def _call_table(self, arrays: Sequence[conversion.Array]) -> Any:
         """The way without knowledge of NumPy's layout: addresses in a table, results copied."""
         shapes = [buffer.shape for buffer in self.program.buffers if isinstance(buffer, Result)]
+        if self._uses_pool:
+            pool.ensure_started()
         inward = [word for array in arrays for word in (array.ctypes.data, *array.shape)]
         outward = STATUS_WORDS + sum(1 + len(shape) for shape in shapes)
         table = (ctypes.c_int64 * max(len(inward), outward))(*inward)

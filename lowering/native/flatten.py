@@ -78,12 +78,26 @@ class Flattener:
     def __post_init__(self) -> None:
         self.sizes = list(self.program.sizes)
         self._handlers: dict[type, Callable[[Any], None]] = {
-            Run: self._run, LoopBegin: self._loop_begin, LoopEnd: self._loop_end, WhileBegin: self._while_begin,
-            WhileTest: self._while_test, WhileEnd: self._while_end, IfBegin: self._if_begin, Else: self._else, IfEnd:
-            self._if_end, SwitchBegin: self._switch_begin, Case: self._case, SwitchEnd: self._switch_end, SetSize:
-            self._set_size, Compute: self._compute, Swap: self._swap, Point: self._point, Copy: self._copy, Fill: self._fill, Check:
-            self._check,
-        }  # fmt: skip
+            Run: self._run,
+            LoopBegin: self._loop_begin,
+            LoopEnd: self._loop_end,
+            WhileBegin: self._while_begin,
+            WhileTest: self._while_test,
+            WhileEnd: self._while_end,
+            IfBegin: self._if_begin,
+            Else: self._else,
+            IfEnd: self._if_end,
+            SwitchBegin: self._switch_begin,
+            Case: self._case,
+            SwitchEnd: self._switch_end,
+            SetSize: self._set_size,
+            Compute: self._compute,
+            Swap: self._swap,
+            Point: self._point,
+            Copy: self._copy,
+            Fill: self._fill,
+            Check: self._check,
+        }
 
     def fail(self, message: str) -> ProgramError:
         return ProgramError(f"{self.program.name}: instruction {self._position}: {message}")

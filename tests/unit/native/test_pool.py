@@ -33,7 +33,12 @@ def regions(count: int, extent: int, grain: int) -> Program:
     return Program(
         "regions", [KernelSource("step", STEP)], [Variable()],
         [Argument("i64", (extent,)), Result("i64", (extent,))],
-        [Run(0, extent, grain, (0, 1), (0,)), LoopBegin(count, SizeRef(0)), Run(0, extent, grain, (0, 1), (SizeRef(0),)), LoopEnd()],
+        [
+            Run(0, extent, grain, (0, 1), (0,)),
+            LoopBegin(count, SizeRef(0)),
+            Run(0, extent, grain, (0, 1), (SizeRef(0),)),
+            LoopEnd(),
+        ],
     )  # fmt: skip
 
 
@@ -245,7 +250,10 @@ ENDINGS = {
     "call at exit": "import atexit\natexit.register(run)",
     "call while modules die": "class Late:\n    def __del__(self, run=run):\n        run()\nlate = Late()",
     "exit in a thread": "import threading\nthreading.Thread(target=lambda: [run() for _ in range(2000)]).start()",
-    "daemon still calling": "import threading\nthreading.Thread(target=lambda: [run() for _ in range(10**7)], daemon=True).start()",
+    "daemon still calling": """
+import threading
+threading.Thread(target=lambda: [run() for _ in range(10**7)], daemon=True).start()
+""",
 }
 
 

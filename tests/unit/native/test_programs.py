@@ -26,6 +26,7 @@ from gradopt.lowering.native.program import (
     KernelSource,
     LoopBegin,
     LoopEnd,
+    Point,
     Program,
     Result,
     Run,
@@ -384,6 +385,19 @@ def test_a_status_without_a_report() -> None:
     assert caught.value.check == 0
 
 
+def test_windows_into_a_stacked_array() -> None:
+    """Row t of an argument and of a result as operands of their own."""
+    steps, n = 5, 3
+    program = Program(
+        "rows", [KernelSource("scale", SCALE_ADD)], [Variable(), Variable()],
+        [Argument("f64", (steps, n)), Argument("f64", (n,)), Result("f64", (steps, n)), Temporary("f64", 24, 0), Temporary("f64", 24, 0)],
+        [LoopBegin(steps, SizeRef(0)), Compute(SizeRef(1), "mul", SizeRef(0), 8 * n), Point(3, 0, SizeRef(1)), Point(4, 2, SizeRef(1)),
+         Run(0, n, n, (3, 1, 4)), LoopEnd()], arena_bytes=64,
+    )  # fmt: skip
+    x, b = np.arange(15.0).reshape(5, 3), np.array([1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(Executable(program)(x, b), 2 * x + b)
+
+
 def test_deep_nesting() -> None:
     """A thousand loops inside one another."""
     depth = 1000
@@ -411,6 +425,7 @@ def test_deep_nesting() -> None:
         ([Run(3, 1, 1, ())], "kernel 3 of 1"),
         ([Run(0, 1, 0, (1,))], "grain 0"),
         ([Run(0, 1, 1, (9,))], "buffer 9 of 2"),
+        ([Point(1, 0, 0)], "only a temporary can become a window"),
         ([Swap(0, 1)], "only temporaries can be swapped"),
         ([Compute(SizeRef(1), "add", 1, 1)], "size 1 is written but is no Variable"),
         ([Compute(SizeRef(0), "pow", 1, 1)], "size operation 'pow'"),
