@@ -1,6 +1,6 @@
 """Kernels to addresses: from this process, from the cache, or compiled now.
 
-The cache's key is a hash of the kernel's source, this package's binary interface, the front end and its version,
+The cache's key is a hash of the kernel's source, this package's own compiler, the front end and its version,
 LLVM's, and the processor.  Each kernel is an object file of its own, so that programs share them; loading one takes a
 tenth of a millisecond.  LLVM holds one lock in a process, so when many kernels are missing a second process helps.
 """
@@ -8,6 +8,8 @@ tenth of a millisecond.  LLVM holds one lock in a process, so when many kernels 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import json
 import os
 import subprocess
@@ -22,8 +24,18 @@ from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.program import KernelSource
 from gradopt.lowering.native.symbols import ObjectFormatError
 
-INTERFACE = "gradopt native 1"
-"""Changes with the binary interface of kernels (context.py) or with what the front ends make of the same text."""
+_COMPILER_MODULES = (
+    "context",
+    "elements",
+    "values",
+    "intrinsics*",
+    "function_compiler",
+    "*frontend",
+    "kernels",
+    "codegen",
+    "math/*",
+)
+"""What decides the code that is made of a kernel's text."""
 HELPED_FROM = 12
 """Missing kernels from which on a helping process pays: it costs some 0.1 s to start, a kernel 0.02 to 0.04 s."""
 
@@ -66,6 +78,17 @@ def front_end_name(name: str | None = None) -> str:
     return name
 
 
+@functools.cache
+def compiler_digest() -> str:
+    """A hash of this package's own compiler, so that no release and no edit of it ever runs code that another one made."""
+    folder, digest = Path(__file__).parent, hashlib.sha256()
+    for pattern in _COMPILER_MODULES:
+        for path in sorted(folder.glob(f"{pattern}.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.cache
 def _identity(front_end: str) -> str:
     from gradopt.lowering.native.codegen import host
 
@@ -74,7 +97,7 @@ def _identity(front_end: str) -> str:
         from importlib.metadata import version as installed
 
         version = installed("numba")
-    return f"{INTERFACE}|{front_end} {version}|{host().identity()}"
+    return f"{compiler_digest()}|{front_end} {version}|{host().identity()}"
 
 
 def compile_kernels(kernels: Sequence[KernelSource], front_end: str | None = None, folder: Path | None = None) -> CompiledKernels:

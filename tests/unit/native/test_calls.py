@@ -63,7 +63,7 @@ def kernel(lo, hi, context):
         ((np.ones(6, "f4"),), ArgumentTypeError, r"map takes 2 arguments, found 1"),
         ((np.ones(6, "f4"),) * 3, ArgumentTypeError, r"map takes 2 arguments, found 3"),
         ((np.ones(6, "f4"), np.ones(6)), ArgumentTypeError, r"argument 1 \(b\): expected f32 \(float32\), found float64"),
-        ((np.ones(6, ">f4"), np.ones(6, "f4")), ArgumentTypeError, r"0 \(a\): expected f32.*>f4, not in this machine's byte order"),
+        ((np.ones(6, ">f4"), np.ones(6, "f4")), ArgumentTypeError, r"0 \(a\): expected f32.*>f4, not in this machine's byte"),
         ((np.ones(5, "f4"), np.ones(6, "f4")), ArgumentValueError, r"argument 0 \(a\): expected shape \(6,\), found \(5,\)"),
         ((np.ones((6, 1), "f4"), np.ones(6, "f4")), ArgumentValueError, r"shape \(6,\) of rank 1, found \(6, 1\) of rank 2"),
         ((None, np.ones(6, "f4")), ArgumentTypeError, r"argument 0 \(a\): expected f32 \(float32\), found object"),

@@ -390,9 +390,10 @@ def test_windows_into_a_stacked_array() -> None:
     steps, n = 5, 3
     program = Program(
         "rows", [KernelSource("scale", SCALE_ADD)], [Variable(), Variable()],
-        [Argument("f64", (steps, n)), Argument("f64", (n,)), Result("f64", (steps, n)), Temporary("f64", 24, 0), Temporary("f64", 24, 0)],
-        [LoopBegin(steps, SizeRef(0)), Compute(SizeRef(1), "mul", SizeRef(0), 8 * n), Point(3, 0, SizeRef(1)), Point(4, 2, SizeRef(1)),
-         Run(0, n, n, (3, 1, 4)), LoopEnd()], arena_bytes=64,
+        [Argument("f64", (steps, n)), Argument("f64", (n,)), Result("f64", (steps, n)),
+         Temporary("f64", 24, 0), Temporary("f64", 24, 0)],
+        [LoopBegin(steps, SizeRef(0)), Compute(SizeRef(1), "mul", SizeRef(0), 8 * n), Point(3, 0, SizeRef(1)),
+         Point(4, 2, SizeRef(1)), Run(0, n, n, (3, 1, 4)), LoopEnd()], arena_bytes=64,
     )  # fmt: skip
     x, b = np.arange(15.0).reshape(5, 3), np.array([1.0, 2.0, 3.0])
     np.testing.assert_array_equal(Executable(program)(x, b), 2 * x + b)
