@@ -23,6 +23,9 @@ HAS_MEMORY_MANAGER = "use_lmm" in inspect.signature(llvm.create_mcjit_compiler).
 SMALL, LARGE = "small", "jitdefault"
 """Code models.  The small one reaches constants in one instruction, but llvmlite's memory manager cannot load small code
 that calls anything outside itself; so kernels are small, and the driver, and a kernel that calls memcpy, are large."""
+RELOCATION = {SMALL: "pic", LARGE: "static"}
+"""Large code names its constants by absolute address: through a global offset table (pic), the second and later objects of one
+engine would read them at the place of the first object's."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Target:
     def identity(self) -> str:
         """Everything about the target and LLVM that changes machine code."""
         version = ".".join(str(part) for part in llvm.llvm_version_info)
-        made_by = f"llvm {version}|llvmlite {llvmlite.__version__}|O{OPTIMISATION} {HAS_MEMORY_MANAGER}"
+        made_by = f"llvm {version}|llvmlite {llvmlite.__version__}|O{OPTIMISATION} {HAS_MEMORY_MANAGER} {RELOCATION[LARGE]}"
         return f"{self.triple}|{self.cpu}|{self.features}|{made_by}"
 
 
@@ -58,7 +61,7 @@ def target_machine(target: Target | None = None, code_model: str = LARGE) -> Any
     target = target or host()
     description = llvm.Target.from_triple(target.triple)
     return description.create_target_machine(
-        cpu=target.cpu, features=target.features, opt=OPTIMISATION, reloc="pic", codemodel=code_model, jit=True
+        cpu=target.cpu, features=target.features, opt=OPTIMISATION, reloc=RELOCATION[code_model], codemodel=code_model, jit=True
     )
 
 
