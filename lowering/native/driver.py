@@ -106,9 +106,10 @@ def module_text() -> str:
 
 def _object_code(folder: Path | None) -> bytes:
     from gradopt.lowering.native import codegen
+    from gradopt.lowering.native.compile import compiler_digest
 
     constants = ",".join(f"{name}={value}" for name, value in sorted(_constants().items()))
-    key = cache.key("driver 2", source(), constants, codegen.host().identity())
+    key = cache.key("driver", compiler_digest(), source(), constants, codegen.host().identity())
     data = cache.read(folder, key)
     if data is None:
         data = codegen.object_code(module_text(), vectorise=False)

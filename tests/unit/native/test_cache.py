@@ -167,11 +167,11 @@ def test_a_bad_kernel_is_reported_with_a_helper(folder: Path, monkeypatch: pytes
 
 
 EXTERNAL = """
-declare i32 @system(ptr)
+declare i32 @system(i8*)
 declare double @pow(double, double)
 @text = internal constant [3 x i8] c"ls\\00"
-define i32 @gradopt_bad(i64 %lo, i64 %hi, ptr %context) {
-  %status = call i32 @system(ptr @text)
+define i32 @gradopt_bad(i64 %lo, i64 %hi, i64* %context) {
+  %status = call i32 @system(i8* getelementptr ([3 x i8], [3 x i8]* @text, i64 0, i64 0))
   %x = sitofp i64 %lo to double
   %y = call double @pow(double %x, double %x)
   %z = fptosi double %y to i32

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import llvmlite.binding as llvm
 import pytest
 from gradopt.lowering.native import codegen, kernels
+from gradopt.lowering.native.intrinsics_arithmetic import FIRST_LLVM_WITH_MAXIMUM
 from gradopt.lowering.native.program import KernelSource
 
 X86 = codegen.host().triple.startswith("x86_64")
@@ -61,6 +63,8 @@ def front_end(request: pytest.FixtureRequest) -> str:
     ],
 )
 def test_reductions_use_several_vector_accumulators(front_end: str, identity: str, step: str, instruction: str) -> None:
+    if instruction in ("vmaxps", "vminps") and llvm.llvm_version_info[0] < FIRST_LLVM_WITH_MAXIMUM:
+        pytest.skip("this LLVM does not know a maximum that keeps NaN as a reduction")
     text = assembly(ROW.format(identity=identity, step=step), front_end)
     assert len(vector_registers(text, instruction)) >= 4
 
