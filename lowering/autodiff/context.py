@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import FloatType, TensorType, Type
 from gradopt.ir.values import Value
+
+if TYPE_CHECKING:
+    from gradopt.lowering.autodiff.engine import Derivative
+    from gradopt.lowering.autodiff.state import State
 
 __all__ = ["Context", "ForwardContext", "ReverseContext", "is_float_tensor"]
 
@@ -22,12 +27,16 @@ class Context:
 
     `builder` stands where the derivative's operations go. `masked` is True where the cotangents (tangents) of this operation may
     hold lanes that a mask cut off, else None, so that it can be handed on as the unit attribute of a `bwd` op: `masked=context.masked`.
+    `flags` says it for each of them alone. `state` is what the whole run of the pass shares.
     """
+
+    state: State
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.op: Operation | None = None
         self.masked: bool | None = None
+        self.flags: Sequence[Derivative | None] = ()
         self.replacement: list[Value] | None = None
 
     def scale(self, g: Value, d: Value) -> Value:
@@ -35,6 +44,12 @@ class Context:
         masked lanes (semantics 0.3)."""
         name = "prim.mul_zero" if self.masked else "prim.mul"
         return self.builder.create(name, [g, d]).results[0]
+
+    def keep(self, value: Value) -> Derivative:
+        """`value` as a result that cuts off no further lane, from a rule that is registered with `masks=True`."""
+        from gradopt.lowering.autodiff.engine import Derivative
+
+        return Derivative(value, bool(self.masked))
 
     @property
     def forward_builder(self) -> Builder:

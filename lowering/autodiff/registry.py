@@ -26,7 +26,8 @@ Forward rules exist for `prim` only; everything else is decomposed in place firs
 
 Masked lanes (zero cotangents that must win over an infinite local derivative): a rule multiplies a cotangent or tangent by a
 local derivative with `context.scale(g, d)` only, and hands `masked=context.masked` to the `bwd` op that it builds. A rule
-whose result holds zeros where lanes were cut off (where, gather, pad, relu …) is registered with `masks=True`.
+whose result holds zeros where lanes were cut off (where, gather, pad, relu …) is registered with `masks=True`; an entry of such a
+rule that cuts off nothing may be wrapped in `context.keep(value)`.
 
 A rule builds IR through `context.builder` and returns values; it never changes the operation that it is given. New operations
 get the location of that operation, fused with the pass's name, by themselves.
@@ -44,13 +45,14 @@ from gradopt.ir.values import Value
 
 if TYPE_CHECKING:
     from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
+    from gradopt.lowering.autodiff.engine import Derivative
 
 __all__ = ["ForwardContext", "Gradients", "ReverseContext", "Rule", "Tangents", "find_forward_rule", "find_reverse_rule",
            "forward_rule", "has_zero_derivative", "reverse_rule", "zero_derivative"]
 
-Gradient: TypeAlias = Union[Value, Callable[[], Value], None]
+Gradient: TypeAlias = Union[Value, "Derivative", Callable[[], Value], None]
 Gradients: TypeAlias = Union[Gradient, Sequence[Gradient]]
-Tangents: TypeAlias = Union[Value, None, Sequence[Union[Value, None]]]
+Tangents: TypeAlias = Union[Value, "Derivative", None, Sequence[Union[Value, "Derivative", None]]]
 RuleFunction = TypeVar("RuleFunction", bound=Callable[..., Any])
 
 
