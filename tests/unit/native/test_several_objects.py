@@ -22,8 +22,13 @@ def test_each_kernel_reads_its_own_constants(front_end: str, tmp_path) -> None:
     alphas = [1.5, -2.0, 3.25, 0.125, 7.0]
     kernels = [KernelSource(f"k{i}", SOURCE.format(count=600, start=600 * i, alpha=alpha)) for i, alpha in enumerate(alphas)]
     size = 600 * len(alphas)
-    program = Program("several", kernels, [], [Argument("f32", (4, 4)), Result("f32", (size,))],
-                      [Run(i, 1, 1, (0, 1)) for i in range(len(alphas))])
+    program = Program(
+        "several",
+        kernels,
+        [],
+        [Argument("f32", (4, 4)), Result("f32", (size,))],
+        [Run(i, 1, 1, (0, 1)) for i in range(len(alphas))],
+    )
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
     for _ in range(2):  # compiled, then from the cache
         out = Executable(program, front_end=front_end, cache_folder=tmp_path)(x).reshape(len(alphas), 600)
