@@ -83,11 +83,11 @@ COMBINE = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
 
 
 def scatter_rows(target: Array, position: Array, update: Array, kind: str) -> None:
-    """Combines `update[i]` into `target[position[i]]` for each i in order; `set`: the last one stays."""
+    """Combines `update[i]` into `target[position[i]]` for each i in order (`position` has one axis); `set`: the last one stays."""
     import numpy as np
 
     if kind == "set":
-        for row, value in zip(position.reshape(-1), update.reshape(-1, *update.shape[position.ndim:])):
+        for row, value in zip(position, update):
             target[row] = value
     else:
         getattr(np, COMBINE[kind]).at(target, position, update)
@@ -210,7 +210,7 @@ class ScatterNdOp(Operation):
         positions, valid = resolve_vectors(x.shape, indices, self.mode)
         depth = indices.shape[-1]
         target = widen(x).copy()
-        flat = target.reshape(-1, *x.shape[depth:])
+        flat = target.reshape(int(np.prod(x.shape[:depth], dtype=np.int64)), *x.shape[depth:])
         if not flat.shape[0]:
             return x.copy()
         row = (np.ravel_multi_index(positions, x.shape[:depth]) if depth else np.zeros(indices.shape[:-1], np.int64))

@@ -13,6 +13,7 @@ from gradopt.ir.types import F32, FloatType, TensorType, tensor
 from gradopt.ir.values import BlockArgument, Value
 from gradopt.lowering.fuse.cluster import Cluster, Clustering, Root, collect_loads, spread_index, squeezed, variables
 from gradopt.lowering.fuse.expression import Graph, Node
+from gradopt.lowering.fuse.fill import fill_elements, needs_no_memory
 from gradopt.lowering.fuse.index import linearize, substitute
 from gradopt.lowering.fuse.nest import NestWriter
 from gradopt.lowering.fuse.products import dot_groups, dot_sizes, is_library_product, operand_layout, strided_operands
@@ -330,7 +331,8 @@ class BlockFuser:
             self.new[old] = new
 
     def _write_extern(self, op: Operation) -> None:
-        operands = [self.storage(operand) for operand in op.operands]
+        operands = [self._fill(operand) if needs_no_memory(op, position) else self.storage(operand)
+                    for position, operand in enumerate(op.operands)]
         regions = list(op.regions)
         op.regions = ()
         copy = type(op)(operands, op.result_types, op.properties, op.attributes, regions, (), op.location)
@@ -338,6 +340,10 @@ class BlockFuser:
         for old, new in zip(op.results, copy.results):
             new.name = old.name
             self.new[old] = new
+
+    def _fill(self, value: Value) -> Value:
+        """A splat constant that gets no memory, for a kernel that writes the fill by itself."""
+        return self.new[value] if value in self.new else self.builder.prim.constant(value=fill_elements(value))
 
     def storage(self, value: Value) -> Value:
         """The value of the new block that holds an old one; aliases and constants are written when they are first needed."""

@@ -13,6 +13,7 @@ from gradopt.ir.declare import ELEMENTWISE, TERMINATOR
 from gradopt.ir.operation import Block, Operation
 from gradopt.ir.values import Value
 from gradopt.lowering.fuse.expression import WEIGHTS
+from gradopt.lowering.fuse.fill import needs_no_memory
 from gradopt.lowering.fuse.views import VIEWS
 
 __all__ = ["StoredValues", "is_inline", "storage_base"]
@@ -83,8 +84,9 @@ class StoredValues:
                 self.soft.update(op.results)
             elif not is_inline(op):
                 self.hard.update(op.results)
-                for operand in op.operands:
-                    self.hard.add(view_base(operand) if operand in direct else storage_base(operand))
+                for position, operand in enumerate(op.operands):
+                    if not needs_no_memory(op, position):
+                        self.hard.add(view_base(operand) if operand in direct else storage_base(operand))
 
     def _mark_soft(self, operations: Sequence[Operation]) -> None:
         weight: dict[Value, int] = {}

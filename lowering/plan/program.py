@@ -82,6 +82,9 @@ class ProgramMaker:
         """The buffer that holds a value (made where it has none)."""
         base = storage_base(value)
         found = self.index.get(base)
+        if found is None and base.defining_op is not None and base.defining_op.name == "prim.constant":
+            self._constant(base.defining_op)
+            found = self.index[base]
         if found is None:
             type = tensor_of(base, self.function)
             found = self.index[base] = len(self.buffers)
@@ -156,11 +159,9 @@ class ProgramMaker:
                 self._operation(op)
 
     def _operation(self, op: Operation) -> None:
-        if op.name in ALIASES:
+        if op.name in ALIASES or op.name == "prim.constant":  # a constant gets memory when something reads it
             return
-        if op.name == "prim.constant":
-            self._constant(op)
-        elif isinstance(op, NestOp):
+        if isinstance(op, NestOp):
             self._nest(op)
         elif op.name in CONTROL:
             CONTROL[op.name](self, op)

@@ -1,0 +1,99 @@
+"""Library kernels against the NumPy meaning of their ops: every kind, mode and element type, odd shapes, one and two threads."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gradopt.dialects.arrays import numpy_dtype
+from gradopt.ir.types import BF16, F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, tensor
+
+sys.path.insert(0, str(Path(__file__).parent))
+from library_harness import check, random_array
+
+RNG = np.random.default_rng(7)
+FLOATS = (F16, BF16, F32, F64)
+INTEGERS = (I8, I16, I32, I64, UI8, UI16, UI32, UI64)
+ROUNDING = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 1e-5, "f64": 1e-12}
+
+SCATTER_SHAPES = [((5,), (3,), 0), ((7, 3), (4,), 0), ((3, 7), (2, 3), 1), ((2, 5, 3), (6,), 1), ((4, 0), (3,), 0), ((4, 3), (0,), 0),
+                  ((40, 33), (200,), 0), ((3, 500), (2000,), 0), ((20, 8, 3), (9,), 2), ((300,), (1000,), 0), ((64, 5, 4), (3,), 1)]
+
+
+def scatter_case(shape, count, axis, kind, mode, element=F32, index=I32):
+    update = (*shape[:axis], *count, *shape[axis + 1:])
+    types = [tensor(shape, element), tensor(count, index), tensor(update, element)]
+    x, u = (random_array(RNG, types[place]) for place in (0, 2))
+    low = 0 if index.text.startswith("u") else -2 * shape[axis] - 1
+    i = RNG.integers(low, 2 * shape[axis] + 2, count).astype(numpy_dtype(index))
+    exact = kind not in ("add", "mul") or element not in FLOATS
+    check(types, lambda b, x, i, u: b.create("prim.scatter", [x, i, u], axis=axis, kind=kind, mode=mode).results, [x, i, u],
+          0 if exact else ROUNDING[element.text])
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap", "fill", "nan", "fast"])
+@pytest.mark.parametrize("kind", ["set", "add", "max", "min", "mul"])
+def test_scatter_modes(kind, mode):
+    for shape, count, axis in SCATTER_SHAPES[:6]:
+        scatter_case(shape, count, axis, kind, mode)
+
+
+@pytest.mark.parametrize("shape, count, axis", SCATTER_SHAPES)
+def test_scatter_shapes(shape, count, axis):
+    scatter_case(shape, count, axis, "add", "fill")
+    scatter_case(shape, count, axis, "set", "clip")
+
+
+@pytest.mark.parametrize("element", [*FLOATS, *INTEGERS, I1])
+@pytest.mark.parametrize("kind", ["set", "add", "max", "min", "mul"])
+def test_scatter_elements(kind, element):
+    scatter_case((9, 5), (30,), 0, kind, "wrap", element)
+
+
+@pytest.mark.parametrize("index", INTEGERS)
+def test_scatter_index_types(index):
+    scatter_case((9, 5), (30,), 0, "add", "clip", F32, index)
+    scatter_case((9, 5), (30,), 0, "add", "wrap", F32, index)
+
+
+def test_scatter_huge_unsigned_index():
+    x, i, u = np.zeros(5, np.float32), np.array([1 << 63, (1 << 64) - 1, 2], np.uint64), np.ones(3, np.float32)
+    types = [tensor((5,), F32), tensor((3,), UI64), tensor((3,), F32)]
+    for mode in ("clip", "wrap", "fill"):
+        check(types, lambda b, x, i, u: b.create("prim.scatter", [x, i, u], axis=0, kind="add", mode=mode).results, [x, i, u])
+
+
+def test_scatter_keeps_nan():
+    x = np.array([1, np.nan, 3], np.float32)
+    types = [tensor((3,), F32), tensor((3,), I64), tensor((3,), F32)]
+    for kind in ("max", "min", "add", "mul"):
+        check(types, lambda b, x, i, u: b.create("prim.scatter", [x, i, u], axis=0, kind=kind).results,
+              [x, np.array([0, 1, 2]), np.array([np.nan, 1, 2], np.float32)], 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["set", "add", "max"])
+def test_scatter_into_fill(kind):
+    types = [tensor((500,), I32), tensor((500, 40), F32)]
+    i, u = RNG.integers(-5, 320, 500).astype(np.int32), RNG.standard_normal((500, 40)).astype(np.float32)
+
+    def body(b, i, u):
+        from gradopt.dialects.arrays import to_elements
+
+        zero = b.prim.constant(value=to_elements(np.float32(0.5), tensor((), F32)))
+        x = b.prim.expand(zero, axes=[0, 1], result_types=[tensor((300, 40), F32)])
+        return b.create("prim.scatter", [x, i, u], axis=0, kind=kind, mode="fill").results
+
+    check(types, body, [i, u], 1e-5)
+
+
+@pytest.mark.parametrize("shape, lead, depth", [((5,), (3,), 1), ((4, 5), (7,), 2), ((4, 5, 6), (3, 2), 2), ((4, 5), (3,), 0),
+                                                ((4, 5, 3), (300,), 1), ((3, 0), (2,), 1), ((0, 3), (2,), 1), ((90, 70), (900,), 2)])
+@pytest.mark.parametrize("mode", ["clip", "wrap", "fill"])
+def test_scatter_nd(shape, lead, depth, mode):
+    types = [tensor(shape, F32), tensor((*lead, depth), I32), tensor((*lead, *shape[depth:]), F32)]
+    x, u = (random_array(RNG, types[place]) for place in (0, 2))
+    i = RNG.integers(-8, 8, (*lead, depth)).astype(np.int32)
+    for kind in ("set", "add", "mul", "min"):
+        check(types, lambda b, x, i, u: b.create("prim.scatter_nd", [x, i, u], kind=kind, mode=mode).results, [x, i, u], 1e-5)
