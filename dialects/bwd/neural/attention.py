@@ -8,7 +8,7 @@ from gradopt.dialects.hl.neural.attention import AttentionAttributes, RopeAttrib
 from gradopt.dialects.hl.neural.common import check_dims, masked_product
 from gradopt.ir.declare import INTEGERS, PURE, UNIT, InvalidOperation, attribute, operand, optional_operand, result
 from gradopt.ir.declare import variadic_result
-from gradopt.ir.types import Type
+from gradopt.ir.types import Type, tensor
 
 
 class AttentionOp(AttentionAttributes):
@@ -57,9 +57,11 @@ class AttentionOp(AttentionAttributes):
         query, upstream = self.split(widen(q)), self.split(widen(dy))
         key, value = (repeat_heads(self.split(widen(x)), self.num_heads) for x in (k, v))
         weight, slope = self.probabilities(query, key, mask, kind)
-        inner = np.where(weight == 0, 0, np.einsum("bhqd,bhkd->bhqk", upstream, value))
+        inner = np.einsum("bhqd,bhkd->bhqk", upstream, value)
+        if self.mask_kind != "none":
+            inner = np.where(weight == 0, 0, np.where(np.isfinite(value).all(-1)[:, :, None, :], inner, np.nan))
         inner = times(weight, inner - (weight * inner).sum(axis=-1, keepdims=True))
-        raw = np.where(weight == 0, 0, inner * slope) * query.dtype.type(self.score_scale)
+        raw = np.where(weight == 0, 0, times(inner, slope)) * query.dtype.type(self.score_scale)
 
         def over_groups(x: Array) -> Array:
             key_heads = x.shape[1] // (self.num_heads // k_heads)
@@ -67,7 +69,7 @@ class AttentionOp(AttentionAttributes):
 
         k_heads = self.split(k).shape[1]
         found = {
-            0: lambda: self.join(weighted_sum(raw, key)),
+            0: lambda: self.join(weighted_sum(raw, key, self.mask_kind != "none")),
             1: lambda: self.join(over_groups(np.einsum("bhqk,bhqd->bhkd", raw, query))),
             2: lambda: self.join(over_groups(np.einsum("bhqk,bhqd->bhkd", weight, upstream))),
             3: lambda: sum_to(inner, mask.shape),  # type: ignore[union-attr]
@@ -96,3 +98,40 @@ class RopeOp(RopeAttributes):
 
     def evaluate(self, dy: Array, cos: Array, sin: Array) -> Array:
         return self.rotate(dy, cos, -sin)
+
+
+class RopeTablesOp(RopeAttributes):
+    """dcos and dsin of `hl.rope`: the sums over leading axes and heads of dy1 x1 + dy2 x2 and of dy2 x1 - dy1 x2, 0 from n_rot / 2 on.
+
+    x and dy [..., S, heads * head_dim]; results [S, head_dim / 2].
+    """
+
+    __slots__ = ()
+    name = "bwd.rope_tables"
+    x = operand(FLOAT_TENSOR)
+    dy = operand(FLOAT_TENSOR)
+    masked = attribute(UNIT, optional=True)
+    dcos = result(ANY_TENSOR)
+    dsin = result(ANY_TENSOR)
+    traits = frozenset({PURE})
+
+    def infer(self) -> list[Type]:
+        self.check_features("x", self.x)
+        same_element(x=self.x, dy=self.dy)
+        type = tensor_type(self.x)
+        check_dims("dy", self.dy, type.dims)
+        table = tensor([type.dims[-2], self.head_dim // 2], type.element)
+        return [table, table]
+
+    def evaluate(self, x: Array, dy: Array) -> tuple[Array, Array]:
+        import numpy as np
+
+        first, second = self.pairs
+        a, b, da, db = (widen(array).reshape(*array.shape[:-1], -1, self.head_dim)[..., part]
+                        for array in (x, dy) for part in (first, second))
+        times = masked_product(self.masked)
+        axes = (*range(x.ndim - 2), x.ndim - 1)
+        found = (times(da, a) + times(db, b)).sum(axis=axes), (times(db, a) - times(da, b)).sum(axis=axes)
+        pad = self.head_dim // 2 - self.n_rot // 2
+        dcos, dsin = (np.pad(table, ((0, 0), (0, pad))).astype(x.dtype) for table in found)
+        return dcos, dsin

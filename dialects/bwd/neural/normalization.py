@@ -9,7 +9,7 @@ from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, same_element,
 from gradopt.dialects.hl.neural.common import check_dims, check_positive, masked_product
 from gradopt.dialects.hl.neural.normalization import axis_of, batch_norm_axes, batch_statistics, centred, channel_axis, check_eps
 from gradopt.dialects.hl.neural.normalization import check_parameters, group_axes, grouped, rms_rate, spread, ungrouped
-from gradopt.ir.declare import BOOLEAN, FLOAT, INTEGER, PURE, STRING, UNIT, attribute, operand, optional_operand, result
+from gradopt.ir.declare import BOOLEAN, FLOAT, INTEGER, PURE, STRING, UNIT, InvalidOperation, attribute, operand, optional_operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import Type, tensor
 
@@ -310,3 +310,39 @@ class BatchNormGammaOp(BatchNormBackward):
         _, axes = batch_norm_axes(self)
         normalised, _ = self.normalise(x, running_mean, running_var)
         return masked_product(self.masked)(widen(dy), normalised).sum(axis=axes).astype(x.dtype)
+
+
+class BatchNormStatisticsOp(Operation):
+    """dx of the new running statistics of a batch norm in training: for each channel of `count` values
+
+    dx = momentum * (dmean / count + 2 * dvar * (x - mean) / max(count - 1, 1)). dmean and dvar are [C], the cotangents of new_mean
+    and new_var.
+    """
+
+    __slots__ = ()
+    name = "bwd.batch_norm_statistics"
+    x = operand(FLOAT_TENSOR)
+    dmean = operand(FLOAT_TENSOR)
+    dvar = operand(FLOAT_TENSOR)
+    momentum = attribute(FLOAT, default=0.1)
+    layout = attribute(STRING, optional=True)
+    masked = attribute(UNIT, optional=True)
+    result = result(ANY_TENSOR)
+    traits = frozenset({PURE})
+
+    def infer(self) -> list[Type]:
+        type = tensor_type(self.x)
+        if not 0 <= self.momentum <= 1:
+            raise InvalidOperation(f"attribute 'momentum' is {self.momentum}, expected a value in [0, 1]")
+        check_parameters(self, type.dims[channel_axis(self.layout, type.rank)], dmean=self.dmean, dvar=self.dvar)
+        return [type]
+
+    def evaluate(self, x: Array, dmean: Array, dvar: Array) -> Array:
+        channel = channel_axis(self.layout, x.ndim)
+        axes, times = other_axes(x.ndim, channel), masked_product(self.masked)
+        wide = widen(x)
+        mean, _, count = batch_statistics(wide, axes)
+        offset = wide - spread(mean, x.ndim, channel)
+        direct = spread(widen(dmean), x.ndim, channel) / max(count, 1)
+        spreading = times(spread(widen(dvar), x.ndim, channel), 2 * offset / max(count - 1, 1))
+        return (wide.dtype.type(self.momentum) * (direct + spreading)).astype(x.dtype)

@@ -159,16 +159,17 @@ class AttentionAttributes(Operation):
         return weight / np.where(total == 0, 1, total), slope
 
 
-def weighted_sum(weight: Array, values: Array) -> Array:
-    """sum over k of weight[…, q, k] * values[…, k, d]; a weight of 0 contributes 0, also against inf and NaN."""
+def weighted_sum(weight: Array, values: Array, masked: bool) -> Array:
+    """sum over k of weight[…, q, k] * values[…, k, d]. With a mask a weight of 0 contributes 0, and a value that is not finite NaN otherwise."""
     import numpy as np
 
-    if np.isfinite(values).all():
+    if not masked or np.isfinite(values).all():
         return np.einsum("bhqk,bhkd->bhqd", weight, values)
     out = np.empty((*weight.shape[:3], values.shape[-1]), weight.dtype)
+    whole = np.where(np.isfinite(values), values, np.nan)
     for query in range(weight.shape[2]):
         row = weight[:, :, query, :, None]
-        out[:, :, query] = np.where(row == 0, 0, row * values).sum(axis=2)
+        out[:, :, query] = np.where(row == 0, 0, row * whole).sum(axis=2)
     return out
 
 
@@ -220,7 +221,7 @@ class AttentionOp(AttentionAttributes):
         query = self.split(widen(q))
         key, value = (repeat_heads(self.split(widen(x)), self.num_heads) for x in (k, v))
         weight, _ = self.probabilities(query, key, mask, kind)
-        return self.join(weighted_sum(weight, value)).astype(q.dtype)
+        return self.join(weighted_sum(weight, value, self.mask_kind != "none")).astype(q.dtype)
 
 
 def mask_kind_of(op: Operation) -> str:
@@ -241,10 +242,16 @@ class RopeAttributes(Operation):
     n_rot = attribute(INTEGER)
     interleaved = attribute(BOOLEAN, default=False)
 
-    def check(self, name: str, x: Value, cos: Value, sin: Value) -> None:
-        """Raises InvalidOperation unless x is [..., S, heads * head_dim] and both tables [S, head_dim / 2]."""
+    @property
+    def pairs(self) -> tuple[slice, slice]:
+        """Where the first and the second features of the pairs lie in a head."""
+        if self.interleaved:
+            return slice(0, self.n_rot, 2), slice(1, self.n_rot, 2)
+        return slice(0, self.n_rot // 2), slice(self.n_rot // 2, self.n_rot)
+
+    def check_features(self, name: str, x: Value) -> TensorType:
+        """The type of an operand [..., S, heads * head_dim]. Raises InvalidOperation for any other, and for bad attributes."""
         check_positive(self, "head_dim")
-        same_element(**{name: x, "cos": cos, "sin": sin})
         type = tensor_type(x)
         if self.head_dim % 2:
             raise InvalidOperation(f"attribute 'head_dim' is {self.head_dim}, expected an even value")
@@ -252,6 +259,12 @@ class RopeAttributes(Operation):
             raise InvalidOperation(f"attribute 'n_rot' is {self.n_rot}, expected an even value in [0, {self.head_dim}]")
         if type.rank < 2 or provably_different(mod(type.dims[-1], self.head_dim), 0):
             raise InvalidOperation(f"operand '{name}' has shape {shape_text(type)}, expected [..., S, heads * {self.head_dim}]")
+        return type
+
+    def check(self, name: str, x: Value, cos: Value, sin: Value) -> None:
+        """Raises InvalidOperation unless x is [..., S, heads * head_dim] and both tables [S, head_dim / 2]."""
+        type = self.check_features(name, x)
+        same_element(**{name: x, "cos": cos, "sin": sin})
         for table, value in (("cos", cos), ("sin", sin)):
             check_dims(table, value, [type.dims[-2], self.head_dim // 2])
 
@@ -259,12 +272,10 @@ class RopeAttributes(Operation):
         """Each pair (a, b) of the first n_rot features of each head turned: (a * cos - b * sin, b * cos + a * sin)."""
         import numpy as np
 
-        half, heads = self.n_rot // 2, widen(x).reshape(*x.shape[:-1], -1, self.head_dim)
-        out = heads.copy()
-        first, second = ((slice(0, self.n_rot, 2), slice(1, self.n_rot, 2)) if self.interleaved
-                         else (slice(0, half), slice(half, self.n_rot)))
+        heads = widen(x).reshape(*x.shape[:-1], -1, self.head_dim)
+        out, (first, second) = heads.copy(), self.pairs
         a, b = heads[..., first], heads[..., second]
-        c, s = (np.expand_dims(widen(table)[:, :half], 1) for table in (cos, sin))
+        c, s = (np.expand_dims(widen(table)[:, : self.n_rot // 2], 1) for table in (cos, sin))
         out[..., first], out[..., second] = a * c - b * s, b * c + a * s
         return out.reshape(x.shape).astype(x.dtype)
 

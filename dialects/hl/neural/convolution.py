@@ -234,8 +234,8 @@ class Conv2dTransposeOp(WindowAttributes):
 
     In `kernel_layout` I are the channels of x and O the output channels of one group; the default "IOHW" is the memory order of
     PyTorch's and TVM's weights, [channels of x, output channels / groups, kh, kw]. The size of y is
-    (size - 1) * stride - before - after + dilation * (kernel - 1) + 1 + output_padding, with output_padding below the stride or
-    below the dilation. Its gradients are a conv2d and a `bwd.conv2d_weight`.
+    (size - 1) * stride - before - after + dilation * (kernel - 1) + 1 + output_padding, with output_padding below the
+    stride. Its gradients are a conv2d and a `bwd.conv2d_weight`.
     """
 
     __slots__ = ()
@@ -260,10 +260,9 @@ class Conv2dTransposeOp(WindowAttributes):
     def infer(self) -> list[Type]:
         self.check_window()
         check_length(self.output_padding, 2, "output_padding")
-        for extra, stride, dilation in zip(self.output_padding, self.strides, self.dilation):
-            if not 0 <= extra < max(stride, dilation):
-                raise InvalidOperation(f"attribute 'output_padding' is {list(self.output_padding)}, expected values >= 0 below "
-                                       "the stride or the dilation")
+        if any(not 0 <= extra < stride for extra, stride in zip(self.output_padding, self.strides)):
+            raise InvalidOperation(f"attribute 'output_padding' is {list(self.output_padding)}, expected values in [0, stride) for "
+                                   f"strides {list(self.strides)}")
         element = same_element(x=self.x, weight=self.weight)
         x, w = tensor_type(self.x), tensor_type(self.weight)
         check_ranks(self, ("operand 'x'", x), ("operand 'weight'", w))
