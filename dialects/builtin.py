@@ -1,0 +1,37 @@
+"""`builtin`: the module, and the cast between types that no dialect knows how to convert."""
+
+from __future__ import annotations
+
+from gradopt.ir.declare import GRAPH_REGION, ISOLATED, PURE, STRING, SYMBOL, SYMBOL_TABLE, attribute, region, variadic
+from gradopt.ir.declare import variadic_result
+from gradopt.ir.dialect import Dialect, declared_operations
+from gradopt.ir.operation import Block, Operation, Region
+
+
+class ModuleOp(Operation):
+    """A list of operations with symbols: what a file holds."""
+
+    __slots__ = ()
+    name = "builtin.module"
+    sym_name = attribute(STRING, optional=True)
+    sym_visibility = attribute(STRING, optional=True)
+    body = region()
+    traits = frozenset({SYMBOL_TABLE, SYMBOL, ISOLATED, GRAPH_REGION})
+
+    @classmethod
+    def empty(cls) -> ModuleOp:
+        """A module without operations."""
+        return cls(regions=[Region([Block()])])
+
+
+class UnrealizedConversionCastOp(Operation):
+    """Its operands seen as other types; must vanish before anything runs."""
+
+    __slots__ = ()
+    name = "builtin.unrealized_conversion_cast"
+    inputs = variadic()
+    outputs = variadic_result()
+    traits = frozenset({PURE})
+
+
+DIALECT = Dialect("builtin", declared_operations(globals()), __doc__ or "")

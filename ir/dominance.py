@@ -1,0 +1,93 @@
+"""Dominance between the blocks of a region (Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", 2001)."""
+
+from __future__ import annotations
+
+from gradopt.ir.operation import Block, Operation, Region
+from gradopt.ir.values import BlockArgument, Value
+
+__all__ = ["Dominance"]
+
+
+class Dominance:
+    """Immediate dominators of the blocks that the entry reaches; an unreachable block is dominated by every block."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        order = _postorder(region.blocks[0]) if region.blocks else []
+        self.number = {block: index for index, block in enumerate(order)}
+        predecessors: dict[Block, list[Block]] = {block: [] for block in order}
+        for block in order:
+            if block.last is not None:
+                for successor in block.last.successors:
+                    if successor in predecessors:
+                        predecessors[successor].append(block)
+        self.immediate: dict[Block, Block] = {}
+        if not order:
+            return
+        entry = order[-1]
+        self.immediate[entry] = entry
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(order[:-1]):
+                known = [p for p in predecessors[block] if p in self.immediate]
+                best = known[0]
+                for other in known[1:]:
+                    best = self._meet(best, other)
+                if self.immediate.get(block) is not best:
+                    self.immediate[block] = best
+                    changed = True
+
+    def _meet(self, left: Block, right: Block) -> Block:
+        while left is not right:
+            while self.number[left] < self.number[right]:
+                left = self.immediate[left]
+            while self.number[right] < self.number[left]:
+                right = self.immediate[right]
+        return left
+
+    def dominates(self, block: Block, other: Block) -> bool:
+        """True if every path from the entry to `other` passes `block`."""
+        if other not in self.immediate:
+            return True
+        while other is not block:
+            above = self.immediate[other]
+            if above is other:
+                return False
+            other = above
+        return True
+
+    def dominates_use(self, value: Value, user: Operation) -> bool:
+        """True if the value is defined before the operation wherever the operation runs (values from outside the region are)."""
+        place: Operation | None = user
+        while place is not None and (place.parent is None or place.parent.parent is not self.region):
+            place = place.parent_op
+        if isinstance(value, BlockArgument):
+            home: Block | None = value.owner
+            defining = None
+        else:
+            defining = value.defining_op
+            home = defining.parent if defining is not None else None
+        if place is None or home is None or home.parent is not self.region:
+            return True
+        assert place.parent is not None
+        if home is place.parent:
+            return defining is None or (defining is not place and defining.is_before(place))
+        return self.dominates(home, place.parent)
+
+
+def _postorder(entry: Block) -> list[Block]:
+    order: list[Block] = []
+    seen = {entry}
+    stack: list[tuple[Block, int]] = [(entry, 0)]
+    while stack:
+        block, index = stack.pop()
+        successors = block.last.successors if block.last is not None else ()
+        if index < len(successors):
+            stack.append((block, index + 1))
+            if successors[index] not in seen:
+                seen.add(successors[index])
+                stack.append((successors[index], 0))
+        else:
+            order.append(block)
+    return order
