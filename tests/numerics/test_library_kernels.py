@@ -97,3 +97,34 @@ def test_scatter_nd(shape, lead, depth, mode):
     i = RNG.integers(-8, 8, (*lead, depth)).astype(np.int32)
     for kind in ("set", "add", "mul", "min"):
         check(types, lambda b, x, i, u: b.create("prim.scatter_nd", [x, i, u], kind=kind, mode=mode).results, [x, i, u], 1e-5)
+
+
+@pytest.mark.parametrize("shape, axis", [((7,), 0), ((5, 6), 1), ((5, 6), 0), ((3, 4, 5), 1), ((0, 4), 0), ((4, 0), 1), ((37, 11), 1),
+                                         ((9, 300), 0), ((70000,), 0), ((3, 40000), 1), ((2, 3, 700), 1)])
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
+def test_cumulative(kind, shape, axis):
+    type = tensor(shape, F64)
+    x = random_array(RNG, type) * 0.1 + (1 if kind == "prod" else 0)
+    for reverse in (False, True):
+        for exclusive in (False, True):
+            check([type], lambda b, x: b.create("prim.cumulative", [x], kind=kind, axis=axis, reverse=reverse,
+                                                exclusive=exclusive).results, [x], 1e-9 if kind in ("sum", "prod") else 0)
+
+
+@pytest.mark.parametrize("element", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
+def test_cumulative_elements(kind, element):
+    for shape, axis in (((13, 9), 0), ((13, 9), 1)):
+        x = random_array(RNG, tensor(shape, element))
+        if element in FLOATS:
+            x[3, 4] = np.nan
+        check([tensor(shape, element)], lambda b, x: b.create("prim.cumulative", [x], kind=kind, axis=axis, exclusive=True).results,
+              [x], 2 * ROUNDING.get(element.text, 0))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (0, 3), (20000,), (9, 7, 5), (1 << 15,)])
+@pytest.mark.parametrize("element", [UI32, UI64])
+def test_random_bits(shape, element):
+    for key in ([0, 0], [0xFFFFFFFF, 12345]):
+        check([tensor((2,), UI32)], lambda b, k: b.create("prim.random_bits", [k], [tensor(shape, element)]).results,
+              [np.array(key, np.uint32)])

@@ -19,7 +19,8 @@ from gradopt.lowering.codegen.library.source import Source, accumulation_element
 from gradopt.lowering.codegen.library.source import times, volume
 from gradopt.lowering.codegen.scalars import value_type
 
-MOST_ROW_BLOCKS = 32
+MOST_ROW_BLOCKS = 16
+LEAST_INNER = 8
 LEAST_BLOCK_ELEMENTS = 1 << 13
 MOST_CHUNKS = 64
 COMBINE = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
@@ -90,24 +91,33 @@ def _launches(op: Any, sizes: tuple[Size, Size, Size, Size], row: Any, before: S
     """The kernel; for 16-bit sums and products a copy in f32 that is rounded in the end."""
     element, out = element_of(op.x), op.results[0]
     wide = accumulation_element(element)
-    if wide is element or op.kind in ("set", "max", "min"):
-        return [_kernel(op, sizes, row, out, before, names)]
-    target = temporary(sizes[:3], wide)
-    return [_kernel(op, sizes, row, target, before, names), convert(target, out)]
+    rounded = wide is not element and op.kind in ("add", "mul")
+    target = temporary(sizes[:3], wide) if rounded else out
+    outer, rows, inner, count = sizes
+    shape = _row_blocks(outer, rows, inner, count)
+    launches = []
+    apart = outer == 1 and shape == (rows, inner) and (not isinstance(rows, int) or rows * inner > LEAST_BLOCK_ELEMENTS)
+    if apart:  # one chunk applies the updates: at least the copy is made by all threads
+        launches.append(convert(op.x, target))
+    launches.append(_kernel(op, sizes, shape, row, target, before, names, apart))
+    return [*launches, convert(target, out)] if rounded else launches
 
 
 def convert(source_value: Value, target: Value) -> Launch:
-    """Copies a value, element by element, into one of another element type of the same kernel type."""
+    """Copies a value (or writes a fill), element by element, into one whose element type has the same kernel type."""
     source = Source()
-    a, b = source.pointer(source_value), source.pointer(target)
-    with source.loop("i", "hi", "lo"):  # type: ignore[attr-defined]
-        source.line(f"store({b}, i, load({a}, i))")
+    filled, out = fill_value(source_value), source.pointer(target)
+    value = f"load({source.pointer(source_value)}, i)" if filled is None else literal(filled, element_of(source_value))
+    with source.loop("i", "hi", "lo"):
+        source.line(f"store({out}, i, {value})")
     count = volume(dims_of(target))
     return source.launch(count, blocks(count, MOST_CHUNKS, 1 << 14))
 
 
 def _row_blocks(outer: Size, rows: Size, inner: Size, count: Size) -> tuple[Size, Size]:
     """(rows in a block, columns in a block): blocks fit a cache, and reading all indices for each of them costs little."""
+    if isinstance(inner, int) and inner < LEAST_INNER:  # to find out who owns a row costs more than to update it
+        return rows, inner
     if not (isinstance(rows, int) and isinstance(inner, int)):
         return blocks(rows, 8, 16), inner
     if isinstance(outer, int) and outer >= 16 and rows * inner <= 1 << 18:
@@ -121,13 +131,13 @@ def _row_blocks(outer: Size, rows: Size, inner: Size, count: Size) -> tuple[Size
     return max(-(-rows // max(number, 1)), 1), inner
 
 
-def _kernel(op: Any, sizes: tuple[Size, Size, Size, Size], row: Any, target: Value, before: Sequence[Value],
-            names: Sequence[Size]) -> Launch:
+def _kernel(op: Any, sizes: tuple[Size, Size, Size, Size], shape: tuple[Size, Size], row: Any, target: Value,
+            before: Sequence[Value], names: Sequence[Size], copied: bool) -> Launch:
     outer, rows, inner, count = sizes
-    block_rows, block_columns = _row_blocks(outer, rows, inner, count)
-    row_blocks, column_blocks = ceildiv(rows, block_rows), ceildiv(inner, max(block_columns, 1) if isinstance(block_columns, int) else block_columns)
+    block_rows, block_columns = shape
+    row_blocks, column_blocks = (ceildiv(size, 1 if block == 0 else block) for size, block in ((rows, block_rows), (inner, block_columns)))
     source = Source()
-    filled = fill_value(op.x)
+    filled = 0 if copied else fill_value(op.x)
     out, update = source.pointer(target), source.pointer(op.update)
     x = source.pointer(op.x) if filled is None else ""
     for value in before:
@@ -136,14 +146,15 @@ def _kernel(op: Any, sizes: tuple[Size, Size, Size, Size], row: Any, target: Val
         source.size(size) for size in (rows, inner, count, block_rows, block_columns, row_blocks, column_blocks))
     for size in names:
         source.size(size)
-    with source.loop("point", "hi", "lo"):  # type: ignore[attr-defined]
+    with source.loop("point", "hi", "lo"):
         _decode(source, n_row_blocks, n_column_blocks, column_blocks == 1)
         source.add(f"""
             first = block * {n_block}
             last = minimum(first + {n_block}, {n_rows})
         """)
-        _copy(source, out, x, filled, element_of(op.x), n_rows, n_inner, n_columns, column_blocks == 1)
-        with source.loop("i", n_count):  # type: ignore[attr-defined]
+        if not copied:
+            _copy(source, out, x, filled, element_of(op.x), n_rows, n_inner, n_columns, column_blocks == 1)
+        with source.loop("i", n_count):
             row(source, n_rows)
             owned = source.block("if k >= first and k < last") if row_blocks != 1 else source.block("if i >= 0")
             with owned:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from gradopt.dialects.constraints import tensor_type
 from gradopt.ir.sizes import Size, ceildiv, multiply, product
@@ -111,7 +111,7 @@ class Source:
         yield
         self.depth -= 1
 
-    def loop(self, variable: str, end: str, begin: str = "0") -> object:
+    def loop(self, variable: str, end: str, begin: str = "0") -> AbstractContextManager[None]:
         """`for variable in range(begin, end):` as a `with` block."""
         return self.block(f"for {variable} in range({begin}, {end})")
 
