@@ -128,3 +128,26 @@ def test_random_bits(shape, element):
     for key in ([0, 0], [0xFFFFFFFF, 12345]):
         check([tensor((2,), UI32)], lambda b, k: b.create("prim.random_bits", [k], [tensor(shape, element)]).results,
               [np.array(key, np.uint32)])
+
+
+@pytest.mark.parametrize("element", [*FLOATS, *INTEGERS, I1])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sort(descending, element):
+    for shape, axis in (((9, 5), 1), ((9, 5), 0), ((3, 130), 1), ((300,), 0), ((130, 2, 3), 0), ((0, 3), 0), ((1, 1), 1), ((4000,), 0)):
+        types = [tensor(shape, element), tensor(shape, I32), tensor(shape, F16)]
+        key = random_array(RNG, types[0])
+        if element in FLOATS:  # ties, both zeros, infinities, NaN
+            key = np.round(key.astype(np.float64) * 4).astype(key.dtype)
+            key[RNG.random(shape) < 0.1] = np.nan
+            key[RNG.random(shape) < 0.1] = -np.inf
+            key[RNG.random(shape) < 0.1] = -0.0
+        position = np.arange(key.size, dtype=np.int32).reshape(shape)
+        check(types, lambda b, k, p, q: b.create("prim.sort", [k, p, q], axis=axis, descending=descending).results,
+              [key, position, position.astype(np.float16)])
+
+
+@pytest.mark.parametrize("element", [F32, F64, I64, UI64])
+def test_sort_wide_range(element):
+    dtype = numpy_dtype(element)
+    key = RNG.integers(0, 256, 3000 * dtype.itemsize).astype(np.uint8).view(dtype)
+    check([tensor((3000,), element)], lambda b, k: b.create("prim.sort", [k], axis=0).results, [key])
