@@ -51,6 +51,12 @@ class Context:
 
         return Derivative(value, bool(self.masked))
 
+    def cut(self, value: Value) -> Derivative:
+        """`value` as a result that holds zeros where lanes were cut off, from a rule that is registered without `masks`."""
+        from gradopt.lowering.autodiff.engine import Derivative
+
+        return Derivative(value, True)
+
     @property
     def forward_builder(self) -> Builder:
         """Builds directly before the operation itself, for a rule that needs a richer forward operation."""

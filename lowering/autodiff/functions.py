@@ -94,6 +94,8 @@ def open_function(function: Operation, as_call: bool = False) -> Frame:
     own, so that this derivative is used."""
     copy = function.clone()
     copy.attributes = {name: value for name, value in copy.attributes.items() if name not in ("ad.vjp", "ad.jvp")}
+    # attributes of arguments and results belong to the old signature
+    copy.properties = {name: value for name, value in copy.properties.items() if name not in ("arg_attrs", "res_attrs")}
     block = copy.regions[0].block
     assert block.last is not None
     frame = Frame(copy, block, list(block.arguments), block.last)

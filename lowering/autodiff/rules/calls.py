@@ -13,7 +13,7 @@ from gradopt.lowering.autodiff.context import Context, ForwardContext, ReverseCo
 from gradopt.lowering.autodiff.custom import custom_derivative, function_type
 from gradopt.lowering.autodiff.engine import Derivative
 from gradopt.lowering.autodiff.functions import derive_for_call, function_block
-from gradopt.lowering.autodiff.helpers import zeros_like
+from gradopt.lowering.autodiff.helpers import match_type, zeros_like
 from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
 from gradopt.lowering.autodiff.split import split_for_call
 from gradopt.lowering.autodiff.tasks import Task
@@ -54,7 +54,7 @@ def call(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[li
     count = len(op.results)
     context.replace_forward(forward.results[:count])
     kinds = [kind for kind in parts.gradients if kind is not None]
-    given = [value for value in cotangents if value is not None]
+    given = [match_type(context.builder, value, result.type) for value, result in zip(cotangents, op.results) if value is not None]
     back = context.builder.create(op.name, [*forward.results[count:], *given], [kind[0] for kind in kinds], callee=parts.backward)
     results = iter(zip(back.results, kinds))
     gradients: list[Derivative | None] = [None] * len(op.operands)
@@ -69,7 +69,7 @@ def own_reverse(context: ReverseContext, op: Any, function: Operation, own: str,
                 cotangents: tuple[Value | None, ...]) -> list[Derivative | None]:
     """h(args…, cotangents of all float results…) -> a gradient for each float argument."""
     b = context.builder
-    given = [zeros_like(b, result) if value is None else value for result, value in zip(op.results, cotangents)
+    given = [zeros_like(b, result) if value is None else match_type(b, value, result.type) for result, value in zip(op.results, cotangents)
              if is_float_tensor(result.type)]
     types = function_type(context.state.symbols[own]).results
     back = iter(b.create(op.name, [*op.operands, *given], types, callee=own).results)
@@ -85,7 +85,7 @@ def call_tangents(context: ForwardContext, op: Any, *tangents: Value | None) -> 
     builder.location = context.builder.location
     count = len(op.results)
     if own is not None:
-        given = [zeros_like(builder, operand) if t is None else t for operand, t in zip(op.operands, tangents)
+        given = [zeros_like(builder, operand) if t is None else match_type(builder, t, operand.type) for operand, t in zip(op.operands, tangents)
                  if is_float_tensor(operand.type)]
         both = builder.create(op.name, [*op.operands, *given], function_type(context.state.symbols[own]).results, callee=own)
         context.replace_forward(both.results[:count])
@@ -97,7 +97,7 @@ def call_tangents(context: ForwardContext, op: Any, *tangents: Value | None) -> 
     enter(context, op, function)
     made = yield derive_for_call(context.state, function, moving, flags)
     context.state.in_progress.pop()
-    given = [t for t in tangents if t is not None]
+    given = [match_type(builder, t, operand.type) for t, operand in zip(tangents, op.operands) if t is not None]
     types = [*op.result_types, *(kind[0] for kind in made.tangents if kind is not None)]
     both = builder.create(op.name, [*op.operands, *given], types, callee=made.name)
     context.replace_forward(both.results[:count])

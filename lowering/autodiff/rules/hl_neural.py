@@ -1,4 +1,5 @@
-"""Reverse rules of the neural-network ops: each builds the `bwd` op of its operand. The formulas are in the `bwd` declarations.
+"""Reverse rules of the neural-network ops: each builds the `bwd` op of its operand. The formulas are in the `bwd`
+declarations.
 
 hl.dropout and hl.cross_entropy_with_logits have none: their decompositions have the derivative."""
 
@@ -80,7 +81,8 @@ def group_norm(context: ReverseContext, op: Any, dy: Value) -> Gradients:
 
 @reverse_rule("hl.batch_norm")
 def batch_norm(context: ReverseContext, op: Any, dy: Value | None, dmean: Value | None, dvar: Value | None) -> Gradients:
-    """From y: dx, dgamma, dbeta, and without training the running statistics; from the new statistics: the old ones and, in training, x."""
+    """From y: dx, dgamma, dbeta, and without training the running statistics; from the new statistics: the old ones
+    and, in training, x."""
     b = context.builder
     fields = attributes(op, ("training", "momentum", "eps", "layout")) | {"masked": context.masked}
     channel, _ = batch_norm_axes(op)
@@ -136,8 +138,9 @@ def cuts_off(context: ReverseContext, cuts: bool, build: Callable[[], Value]) ->
 
 
 def skips(op: Any, kernel: Sequence[Any]) -> bool:
-    """True where a window op may leave elements of its operand unread: a stride or dilation jumps over them, or the end is not reached."""
-    return any(stride != 1 or dilation != 1 and size != 1 for stride, dilation, size in zip(op.strides, op.dilation, kernel))
+    """True where a window op may leave elements of its operand unread: a stride or dilation jumps over them, or the end
+    is not reached."""
+    return any(stride != 1 or (dilation != 1 and size != 1) for stride, dilation, size in zip(op.strides, op.dilation, kernel))
 
 
 @reverse_rule("hl.conv1d", "hl.conv2d", "hl.conv3d", masks=True)

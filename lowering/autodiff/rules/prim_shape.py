@@ -178,10 +178,15 @@ def strided_positions(b: Builder, g: Value, axis: int, begin: int, stride: int) 
 @reverse_rule("prim.concat")
 def concat(context: ReverseContext, op: Any, g: Value) -> Gradients:
     """Each operand's part of g."""
-    sizes: list[Size] = [tensor_type(x).dims[op.axis] for x in op.operands]
+    return concat_parts(context, op.operands, op.axis, g)
+
+
+def concat_parts(context: ReverseContext, parts: Sequence[Value], axis: int, g: Value) -> Gradients:
+    """The slices of g along an axis that belong to the operands of a concatenation."""
+    sizes: list[Size] = [tensor_type(x).dims[axis] for x in parts]
 
     def part(index: int) -> Callable[[], Value]:
-        return lambda: take_part(context.builder, g, op.operands, sizes, op.axis, index)
+        return lambda: take_part(context.builder, g, parts, sizes, axis, index)
     return [part(index) for index in range(len(sizes))]
 
 
