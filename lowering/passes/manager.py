@@ -48,7 +48,9 @@ class PassManager:
         self.context = context or PassContext()
 
     def run(self, op: Operation) -> None:
-        """Runs all passes on `op` in place. Raises GradoptError for what is wrong with the program, InternalError for a broken pass."""
+        """Runs all passes on `op` in place.
+
+        Raises GradoptError for what is wrong with the program, InternalError for a broken pass."""
         self._run_items(self.items, op)
 
     def _run_items(self, items: Sequence[Item], op: Operation) -> None:

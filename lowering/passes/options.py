@@ -72,8 +72,10 @@ def pass_options(cls: type[Pass]) -> list[PassOption]:
         annotation = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
         kind = KINDS.get(annotation.removesuffix(" | None"))
         if kind is None:
-            raise TypeError(f"option '{field.name}' of pass '{cls.name}' has type {annotation}, expected one of {', '.join(KINDS)}")
-        options.append(PassOption(field.name, kind, field.default, field.metadata.get("help", ""), field.metadata.get("choices", ())))
+            raise TypeError(f"option '{field.name}' of pass '{cls.name}' has type {annotation}, expected one of "
+                            f"{', '.join(KINDS)}")
+        options.append(PassOption(field.name, kind, field.default, field.metadata.get("help", ""),
+                                  field.metadata.get("choices", ())))
     return options
 
 

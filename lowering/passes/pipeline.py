@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, Union
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from gradopt.ir.diagnostics import Diagnostic, GradoptError
 from gradopt.ir.dialect import near_miss
@@ -34,7 +34,7 @@ class Nested:
     items: tuple[Item, ...]
 
 
-Item = Union[Pass, Nested]
+Item: TypeAlias = Pass | Nested
 
 
 class Part(NamedTuple):
@@ -75,7 +75,7 @@ class Scanner:
     def quoted(self) -> str:
         """A string in `"` or `'`; a backslash keeps the next character."""
         start, quote = self.position, self.text[self.position]
-        pieces = []
+        pieces: list[str] = []
         self.position += 1
         while self.position < len(self.text):
             character = self.text[self.position]
@@ -216,26 +216,26 @@ def _value(scanner: Scanner) -> list[Part]:
 
 def _read(scanner: Scanner, cls: type[Pass], option: PassOption, parts: Sequence[Part], offset: int) -> Any:
     """The value of an option. Errors point at the part that does not fit."""
-    kind = option.kind
+    kind, subject = option.kind, f"option '{option.name}' of pass '{cls.name}'"
     if not parts:
         if kind.description == "true or false":
             return True
-        scanner.fail(f"option '{option.name}' of pass '{cls.name}' takes {kind.description}: write {option.name}=…", offset)
+        scanner.fail(f"{subject} takes {kind.description}: write {option.name}=…", offset)
     if kind.is_list:
         parts = [piece for part in parts for piece in (_split(part) if part.form == "braced" else [part])]
     elif len(parts) > 1:
-        scanner.fail(f"option '{option.name}' of pass '{cls.name}' takes {kind.description}, found {len(parts)} values", parts[1].offset)
+        scanner.fail(f"{subject} takes {kind.description}, found {len(parts)} values", parts[1].offset)
     values = []
     for part in parts:
         try:
             value = kind.read(part.text)
         except ValueError:
-            scanner.fail(f"option '{option.name}' of pass '{cls.name}' takes {kind.description}, found '{part.text}'", part.offset)
+            scanner.fail(f"{subject} takes {kind.description}, found '{part.text}'", part.offset)
         if option.choices and value not in option.choices:
             alike = [choice for choice in option.choices if choice.replace("-", "_") == str(value).replace("-", "_")]
             if not alike:
-                scanner.fail(f"option '{option.name}' of pass '{cls.name}' is '{value}', expected one of "
-                             f"{', '.join(option.choices)}{near_miss(str(value), option.choices)}", part.offset)
+                scanner.fail(f"{subject} is '{value}', expected one of {', '.join(option.choices)}"
+                             f"{near_miss(str(value), option.choices)}", part.offset)
             value = alike[0]
         values.append(value)
     return tuple(values) if kind.is_list else values[0]

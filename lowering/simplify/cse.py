@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from gradopt.ir.declare import COMMUTATIVE, ISOLATED, PURE, TERMINATOR
+from gradopt.ir.dominance import Dominance
 from gradopt.ir.operation import Block, Operation
 from gradopt.ir.values import Value
 from gradopt.lowering.passes import Pass, PassContext
@@ -59,14 +60,17 @@ def merge_common_subexpressions(root: Operation, context: PassContext | None = N
 
 
 class _Scope:
-    """One block on the way: the next op to look at, the table it sees, and what to take out of the table at its end."""
+    """One block on the way: the next op to look at, the table it sees, what to take out of the table at its end, and the blocks
+    that it dominates (they see its operations)."""
 
-    __slots__ = ("added", "cursor", "table")
+    __slots__ = ("added", "cursor", "dominated", "table", "tree")
 
-    def __init__(self, block: Block, table: dict[Any, Operation]) -> None:
+    def __init__(self, block: Block, table: dict[Any, Operation], tree: dict[Block, list[Block]]) -> None:
         self.cursor = block.first
         self.table = table
         self.added: list[Any] = []
+        self.tree = tree
+        self.dominated = list(reversed(tree.get(block, ())))
 
 
 class _Merge:
@@ -86,6 +90,9 @@ class _Merge:
             scope = scopes[-1]
             op = scope.cursor
             if op is None:
+                if scope.dominated:
+                    scopes.append(_Scope(scope.dominated.pop(), scope.table, scope.tree))
+                    continue
                 for key in scope.added:
                     del scope.table[key]
                 scopes.pop()
@@ -112,9 +119,14 @@ class _Merge:
 
     def _enter(self, op: Operation, table: dict[Any, Operation], scopes: list[_Scope]) -> None:
         for region in reversed(op.regions):
-            for block in reversed(region.blocks):
-                # a block sees what stands around the region, and nothing of its sibling blocks
-                scopes.append(_Scope(block, table))
+            if len(region.blocks) == 1:
+                scopes.append(_Scope(region.blocks[0], table, {}))
+            elif region.blocks:
+                tree: dict[Block, list[Block]] = {}
+                for block, above in Dominance(region).immediate.items():
+                    if block is not above:
+                        tree.setdefault(above, []).append(block)
+                scopes.append(_Scope(region.blocks[0], table, tree))
 
     def key(self, op: Operation) -> Any:
         """Equal for ops that compute the same; None for ops that are never merged."""

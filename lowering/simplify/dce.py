@@ -18,9 +18,9 @@ __all__ = ["DcePass", "eliminate_dead_code"]
 class DcePass(Pass):
     """Removes operations whose results nobody reads and that have no effect, and what of a loop or branch nobody reads.
 
-    Operands, block arguments and results of scan, while, for, if and switch go too where no live value depends on them; so do blocks
-    that no branch reaches. An operation stays if it, or anything in its regions or in the function that it calls, has an effect
-    (`prim.check`, an operation of an unknown dialect).
+    Operands, block arguments and results of scan, while, for, if and switch go too where no live value depends on them; so do
+    blocks that no branch reaches. An operation stays if it, or anything in its regions or in the function that it calls, has an
+    effect (`prim.check`, an operation of an unknown dialect).
 
     Needs: nothing. Guarantees: every pure operation is read.
 
@@ -54,9 +54,9 @@ def eliminate_dead_code(root: Operation, context: PassContext | None = None) -> 
 
 
 class _Sweep:
-    """Visits operations backwards, so that users come before what they use; an op's regions are visited before the ops above it.
+    """Visits operations backwards, so that users come before what they use; an op's regions are visited before the ops above.
 
-    Where the order of operations says nothing (graph regions, several blocks), an op that becomes dead after its visit is queued."""
+    Where the order of operations says nothing (graph regions, several blocks), what becomes dead after its visit is queued."""
 
     def __init__(self, context: PassContext) -> None:
         self.context = context
@@ -122,9 +122,10 @@ class _Sweep:
             return
         inside = list(op.walk())
         self.erased += len(inside) - 1
-        users = [operand for inner in inside for operand in inner._operands] if unordered(block) else []
+        if unordered(block):
+            for inner in inside:
+                self._requeue(inner)
         op.erase()
-        self.queue += [owner for owner in (operand.defining_op for operand in users) if owner is not None and owner.parent is not None]
 
     def _requeue(self, op: Operation) -> None:
         self.queue += [owner for owner in (operand.defining_op for operand in op._operands) if owner is not None]

@@ -17,7 +17,7 @@ __all__ = ["RegionValues", "invariant_carries", "rebuild"]
 
 def integer(value: int) -> Attribute:
     """An i64 attribute."""
-    return IntegerAttr(value, I64)  # type: ignore[no-any-return]
+    return IntegerAttr(value, I64)
 
 
 def rebuild(op: Operation, operands: Sequence[Value], kept_results: Sequence[int], properties: dict[str, Attribute]) -> Operation:

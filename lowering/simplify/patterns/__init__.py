@@ -1,4 +1,4 @@
-"""The patterns of `canonicalize`, a table from an op's name to small functions; the table of a dialect is loaded when it is first asked for.
+"""The patterns of `canonicalize`: a table from an op's name to small functions. A dialect's part is loaded when first asked for.
 
 A pattern gets an operation and a builder that stands before it. It returns None where it does not apply, the value (or values)
 that replace the results, or the operation that it has put in its place by itself. It needs not look for dead operations, and a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
@@ -18,7 +18,7 @@ from gradopt.ir.values import Value
 __all__ = ["Outcome", "Pattern", "pattern", "patterns_for"]
 
 
-Outcome: TypeAlias = Union[Value, Sequence[Value], Operation, None]
+Outcome: TypeAlias = Value | Sequence[Value] | Operation | None
 Pattern: TypeAlias = Callable[[Any, Builder], Outcome]
 
 _MODULES: dict[str, tuple[str, ...]] = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import I1, FloatType, IntegerType, Type
-from gradopt.lowering.simplify.patterns import Outcome, pattern
-from gradopt.lowering.simplify.patterns.match import defined_by, element_of, is_integer, is_negative_zero
-from gradopt.lowering.simplify.patterns.match import is_positive_zero, uniform
+from gradopt.lowering.simplify.patterns import Outcome, match, pattern
+from gradopt.lowering.simplify.patterns.match import defined_by, element_of, is_integer, uniform
 
 # f(f(x)) = x
 INVOLUTIONS = ("prim.neg", "prim.not", "hl.neg", "hl.logical_not", "hl.bitwise_not")
@@ -44,7 +43,7 @@ def add_nothing(op: Operation, b: Builder) -> Outcome:
     """x + 0 -> x for integers; x + -0.0 -> x for floats (x + 0.0 is 0.0 where x is -0.0)."""
     for this, other in (op._operands, reversed(op._operands)):
         number = uniform(other)
-        if number == 0 and (is_integer(other) or is_negative_zero(number)):
+        if number == 0 and (is_integer(other) or match.is_negative_zero(number)):
             return this
     return None
 
@@ -56,14 +55,15 @@ def add_negated(op: Operation, b: Builder) -> Outcome:
     for this, other in (op._operands, reversed(op._operands)):
         inner = defined_by(other, f"{dialect}.neg")
         if inner is not None:
-            return b.create("prim.sub" if dialect == "prim" else "hl.subtract", [this, inner._operands[0]], [op.results[0].type]).results[0]
+            name = "prim.sub" if dialect == "prim" else "hl.subtract"
+            return b.create(name, [this, inner._operands[0]], [op.results[0].type]).results[0]
     return None
 
 
 @pattern("prim.sub", "hl.subtract")
 def subtract_nothing(op: Operation, b: Builder) -> Outcome:
     """x - 0 -> x (also for +0.0)."""
-    return op._operands[0] if is_positive_zero(uniform(op._operands[1])) else None
+    return op._operands[0] if match.is_positive_zero(uniform(op._operands[1])) else None
 
 
 @pattern("prim.sub", "hl.subtract")
@@ -71,7 +71,9 @@ def subtract_negated(op: Operation, b: Builder) -> Outcome:
     """x - -y -> x + y."""
     dialect = op.name.split(".")[0]
     inner = defined_by(op._operands[1], f"{dialect}.neg")
-    return None if inner is None else b.create(f"{dialect}.add", [op._operands[0], inner._operands[0]], [op.results[0].type]).results[0]
+    if inner is None:
+        return None
+    return b.create(f"{dialect}.add", [op._operands[0], inner._operands[0]], [op.results[0].type]).results[0]
 
 
 @pattern("prim.mul", "hl.multiply")
@@ -91,7 +93,7 @@ def multiply_by_zero(op: Operation, b: Builder) -> Outcome:
     """x * 0 -> 0 for integers; for floats NaN, infinities and -0.0 forbid it, except in mul_zero, where it is the definition."""
     for other in op._operands:
         number = uniform(other)
-        if number == 0 and (is_integer(other) or (op.name == "prim.mul_zero" and is_positive_zero(number))):
+        if number == 0 and (is_integer(other) or (op.name == "prim.mul_zero" and match.is_positive_zero(number))):
             return other
     return None
 

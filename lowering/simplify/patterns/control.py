@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradopt.dialects.control_flow import BranchBase, LoopBase, ScanBase, WhileBase, yielded
 from gradopt.dialects.constraints import tensor_type
+from gradopt.dialects.control_flow import BranchBase, LoopBase, ScanBase, WhileBase, yielded
 from gradopt.ir.attributes import DenseElementsAttr
 from gradopt.ir.builder import Builder
 from gradopt.ir.cloning import inline_block

@@ -45,7 +45,7 @@ def is_static(*values: Value) -> bool:
 
 
 def uniform(value: Value) -> int | float | None:
-    """The number that all elements are, where a constant says so (also through a few views); None otherwise. -0.0 is kept apart from 0.0 by its sign."""
+    """The number that all elements are, where a constant says so (also through a few views); None otherwise."""
     for _ in range(LIMIT):
         if not isinstance(value, OperationResult):
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gradopt.dialects.constraints import tensor_type
 from gradopt.ir.attributes import DenseElementsAttr
 from gradopt.ir.builder import Builder
@@ -39,12 +41,8 @@ def reshape_again(op: Operation, b: Builder) -> Outcome:
     known = {str(size) for size in tensor_type(x).dims}
     if not all(isinstance(size, int) or size is UNKNOWN or str(size) in known for size in target.dims):
         return None
-    return b.create(type(op), [x, *op._operands[1:]], [target], **attributes_of(op)).results[0]
-
-
-def attributes_of(op: Operation) -> dict[str, object]:
-    """The op's properties, for a new op of the same kind."""
-    return dict(op.properties)
+    attributes: dict[str, Any] = dict(op.properties)
+    return b.create(type(op), [x, *op._operands[1:]], [target], **attributes).results[0]
 
 
 @pattern("prim.expand")
@@ -77,8 +75,8 @@ def expand_reshape(op: Operation, b: Builder) -> Outcome:
     if inner is None or not is_static(inner._operands[0], inner.results[0], op.results[0]):
         return None
     x = inner._operands[0]
-    if [size for size in tensor_type(x).shape if size != 1] != [size for size in tensor_type(inner.results[0]).shape if size != 1] \
-            or tensor_type(x).rank > tensor_type(op.results[0]).rank:
+    own, reshaped = ([size for size in tensor_type(value).shape if size != 1] for value in (x, inner.results[0]))
+    if own != reshaped or tensor_type(x).rank > tensor_type(op.results[0]).rank:
         return None
     return b.create("prim.expand", [x], [op.results[0].type], axes=op.axes).results[0]  # type: ignore[attr-defined]
 
@@ -107,7 +105,8 @@ def permute_again(op: Operation, b: Builder) -> Outcome:
     if inner is None:
         return None
     first = permutation(inner)
-    return b.create(type(op), [inner._operands[0]], [op.results[0].type], axes=[first[axis] for axis in permutation(op)]).results[0]
+    axes = [first[axis] for axis in permutation(op)]
+    return b.create(type(op), [inner._operands[0]], [op.results[0].type], axes=axes).results[0]
 
 
 @pattern("prim.slice")

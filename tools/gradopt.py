@@ -1,0 +1,316 @@
+"""`gradopt`: reads IR, runs passes, prints IR. See `gradopt --help`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gradopt.ir.diagnostics import Diagnostic, GradoptError, render
+from gradopt.ir.locations import Source
+from gradopt.tools.files import FileError, read_text, write_text
+from gradopt.tools.gradopt_options import DESCRIPTION, OPTIONS, USAGE
+from gradopt.tools.options import UsageError, help_text, parse_arguments
+
+if TYPE_CHECKING:
+    from gradopt.ir.operation import Operation
+    from gradopt.lowering.passes.manager import Instrument
+    from gradopt.lowering.passes.pipeline import Item
+    from gradopt.lowering.passes.timing import Timer
+
+__all__ = ["main"]
+
+OK, WRONG_INPUT, WRONG_USAGE, INTERNAL_ERROR = 0, 1, 2, 3
+
+
+class Chunk(NamedTuple):
+    """A part of the input that stands for itself: its text with newlines before it, so that its lines keep their numbers."""
+
+    source: Source
+    text: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the tool and returns its exit status. Never raises."""
+    try:
+        options, files = parse_arguments(OPTIONS, sys.argv[1:] if arguments is None else arguments)
+        if len(files) > 1:
+            raise UsageError(f"takes one file, found {len(files)}: {' '.join(files)}")
+        status = _inform(options)
+        if status is None:
+            status = Run(options, files[0] if files else "-").run()
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        sys.stderr.write(f"gradopt: error: {error}\n")
+        return WRONG_USAGE
+    except FileError as error:
+        sys.stderr.write(f"gradopt: error: {error}\n")
+        return WRONG_INPUT
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # nobody reads any more; keep the interpreter from saying so at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        sys.stderr.write("gradopt: interrupted\n")
+        return 130
+    except Exception as error:
+        sys.stderr.write(f"gradopt: internal error: {type(error).__name__}: {error}\n")
+        return INTERNAL_ERROR
+
+
+def _inform(options: dict[str, Any]) -> int | None:
+    """Answers the options that only ask for information; None where there are none."""
+    if options["help"]:
+        from gradopt.tools.information import list_passes
+
+        sys.stdout.write(help_text(USAGE, DESCRIPTION, OPTIONS) + "\nPasses:\n" + list_passes())
+    elif options["version"]:
+        from gradopt import __version__
+
+        sys.stdout.write(f"gradopt {__version__}\n")
+    elif any(options[name] for name in ("list_passes", "help_pass", "show_dialects", "help_op", "completion")):
+        from gradopt.tools.information import inform
+
+        sys.stdout.write(inform(options))
+    else:
+        return None
+    return OK
+
+
+class Run:
+    """One run over one input."""
+
+    def __init__(self, options: dict[str, Any], path: str) -> None:
+        self.options, self.path = options, path
+        self.name = "<stdin>" if path == "-" else path
+        self.color = options["color"] == "always" or (
+            options["color"] == "auto" and "NO_COLOR" not in os.environ and sys.stderr.isatty())
+        self.diagnostics: list[Diagnostic] | None = [] if options["verify_diagnostics"] else None
+        self.statistics: dict[tuple[str, str], int] = {}
+        self.timer: Timer | None = None
+        self.status = OK
+
+    def run(self) -> int:
+        """Processes all chunks and writes the output."""
+        from gradopt.tools.emit import EMITTERS  # noqa: F401  (names are checked by the option table)
+
+        pipeline = ",".join(self.options["pass"])
+        try:
+            items = self._build(pipeline)
+        except GradoptError as error:
+            for diagnostic in error.diagnostics:
+                sys.stderr.write(render(diagnostic, color=self.color) + "\n")
+            return WRONG_USAGE
+        if self.options["timing"]:
+            self._start_timing()
+        outputs = []
+        for chunk in self._chunks(read_text(self.path)):
+            output = self._process(chunk, items)
+            if output is not None:
+                outputs.append(output)
+        if self.diagnostics is None:
+            self._write(outputs)
+        self._report()
+        return self.status
+
+    def _build(self, pipeline: str) -> list[Item]:
+        if not pipeline and not self.options["dump_pass_pipeline"]:
+            return []
+        from gradopt.lowering.passes import build_pipeline, pipeline_text
+
+        items = build_pipeline(pipeline)
+        if self.options["dump_pass_pipeline"]:
+            sys.stderr.write(f"Pass Manager with {len(items)} passes:\nbuiltin.module({pipeline_text(items)})\n")
+        return items
+
+    def _chunks(self, text: str) -> list[Chunk]:
+        """The parts of a split input; lines keep their numbers."""
+        marker = self.options["split_input_file"]
+        if not marker:
+            return [Chunk(Source(self.name, text), text)]
+        chunks, start, lines = [], 0, text.split("\n")
+        for row in [*(row for row, line in enumerate(lines) if line.strip() == marker), len(lines)]:
+            part = "\n".join(lines[start:row])
+            chunks.append(Chunk(Source(self.name, part, start + 1), part))
+            start = row + 1
+        return chunks
+
+    # --- one chunk
+
+    def _process(self, chunk: Chunk, items: Sequence[Item]) -> str | None:
+        """The output for a chunk; None where something was wrong (which has been reported)."""
+        before = len(self.diagnostics or ())
+        try:
+            output: str | None = self._transform(chunk, items)
+        except GradoptError as error:
+            for diagnostic in error.diagnostics:
+                self._emit(diagnostic)
+            self._reproduce(chunk, items, self.options["crash_reproducer"], None)
+            if self.diagnostics is None:
+                self.status = max(self.status, WRONG_INPUT)
+            output = None
+        except (FileError, UsageError, KeyboardInterrupt, BrokenPipeError):
+            raise
+        except Exception as error:
+            self._internal_error(chunk, items, error)
+            return None
+        if self.diagnostics is not None:
+            self._check_expectations(chunk, self.diagnostics[before:])
+        return output
+
+    def _transform(self, chunk: Chunk, items: Sequence[Item]) -> str:
+        module = self._parse(chunk)
+        if self.options["run_reproducer"]:
+            items = self._build(self._stored_pipeline(module))
+        if items:
+            self._run_passes(module, items)
+        if self.options["generate_reproducer"]:
+            self._reproduce(chunk, items, self.options["generate_reproducer"], None)
+        with self._timed("Output"):
+            return self._print(module)
+
+    def _parse(self, chunk: Chunk) -> Operation:
+        import gradopt.dialects  # noqa: F401  (registers them)
+        from gradopt.ir.verifier import verify
+        from gradopt.parser import parse_module
+
+        with self._timed("Parser"):
+            module = parse_module("\n" * (chunk.source.first_line - 1) + chunk.text, self.name,
+                                  allow_unregistered=self.options["allow_unregistered_dialect"])
+        with self._timed("Verifier"):
+            diagnostics = verify(module)
+        if diagnostics:
+            raise GradoptError(diagnostics)
+        return module
+
+    def _run_passes(self, module: Operation, items: Sequence[Item]) -> None:
+        from gradopt.ir.diagnostics import DiagnosticEngine
+        from gradopt.lowering.passes import PassContext, PassManager
+        from gradopt.tools.instruments import debug_counters, instruments
+
+        context = PassContext(diagnostics=DiagnosticEngine(self._emit), counters=debug_counters(self.options["debug_counter"]))
+        chain: list[Instrument] = instruments(self.options, self._show, self.timer)
+        try:
+            PassManager(items, verify_each=self.options["verify_each"], instruments=chain, context=context).run(module)
+        finally:
+            for key, number in context.statistics.items():
+                self.statistics[key] = self.statistics.get(key, 0) + number
+
+    def _show(self, op: Operation) -> str:
+        from gradopt.ir.printer import print_operation
+
+        return print_operation(op, generic=self.options["print_op_generic"], debug_info=self.options["print_debuginfo"])
+
+    def _print(self, module: Operation) -> str:
+        if self.options["verify_roundtrip"]:
+            from gradopt.tools.roundtrip import check_roundtrip
+
+            check_roundtrip(module, self.options["allow_unregistered_dialect"])
+        form = "dot" if self.options["view_op_graph"] else self.options["emit"]
+        if form != "mlir":
+            from gradopt.tools.emit import EMITTERS
+
+            return EMITTERS[form](module)
+        if self.options["elide_elements_larger"] is not None:
+            from gradopt.tools.elide import elide_elements
+
+            elide_elements(module, self.options["elide_elements_larger"])
+        text = self._show(module)
+        return text if text.endswith("\n") or not text else text + "\n"
+
+    def _stored_pipeline(self, module: Operation) -> str:
+        from gradopt.tools.reproducer import stored_pipeline
+
+        return stored_pipeline(module)
+
+    # --- what is wrong
+
+    def _emit(self, diagnostic: Diagnostic) -> None:
+        if self.diagnostics is not None:
+            self.diagnostics.append(diagnostic)
+        else:
+            sys.stderr.write(render(diagnostic, color=self.color) + "\n")
+
+    def _check_expectations(self, chunk: Chunk, found: Sequence[Diagnostic]) -> None:
+        from gradopt.tools.expectations import unmet
+
+        for diagnostic in unmet(chunk.source, found, self.options["verify_diagnostics"] == "only-expected"):
+            sys.stderr.write(render(diagnostic, [chunk.source], color=self.color) + "\n")
+            self.status = max(self.status, WRONG_INPUT)
+
+    def _internal_error(self, chunk: Chunk, items: Sequence[Item], error: Exception) -> None:
+        import traceback
+
+        sys.stderr.write(f"{self.name}: internal error: {error if type(error).__name__ == 'InternalError' else repr(error)}\n")
+        self.status = INTERNAL_ERROR
+        self._reproduce(chunk, items, self.options["crash_reproducer"] or "gradopt-reproducer.ir",
+                        "".join(traceback.format_exception(type(error), error, error.__traceback__)))
+
+    def _reproduce(self, chunk: Chunk, items: Sequence[Item], path: str | None, trace: str | None) -> None:
+        """Leaves the chunk and the pipeline in a file (if one is asked for), from which `--run-reproducer` starts again."""
+        if not path:
+            return
+        from gradopt.lowering.passes import pipeline_text
+        from gradopt.tools.reproducer import reproducer_text
+
+        try:
+            write_text(path, reproducer_text(chunk.text, pipeline_text(items), self.options["verify_each"], trace))
+        except FileError as error:
+            sys.stderr.write(f"gradopt: {error}\n")
+            return
+        if self.diagnostics is None:
+            sys.stderr.write(f"note: a reproducer is in '{path}'; run it with: gradopt --run-reproducer {path}\n")
+
+    # --- output
+
+    def _write(self, outputs: Sequence[str]) -> None:
+        marker = self.options["output_split_marker"]
+        text = f"{marker}\n".join(outputs) if self.options["split_input_file"] else "".join(outputs)
+        path = self.options["output"]
+        if path is None or path == "-":
+            stream = getattr(sys.stdout, "buffer", None)
+            if text.isascii() or stream is None:
+                sys.stdout.write(text)
+            else:
+                sys.stdout.flush()
+                stream.write(text.encode("utf-8", "surrogateescape"))
+        elif self.status == OK:
+            write_text(path, text)
+
+    def _report(self) -> None:
+        if self.options["pass_statistics"]:
+            from gradopt.tools.instruments import statistics_report
+
+            sys.stderr.write(statistics_report(self.statistics))
+        if self.timer is not None:
+            from gradopt.lowering.passes.timing import timing_report
+
+            self.timer.seconds = time_now() - self.timer.seconds
+            sys.stderr.write(timing_report(self.timer, self.options["timing"]))
+
+    def _start_timing(self) -> None:
+        from gradopt.lowering.passes.timing import Timer
+
+        self.timer = Timer("gradopt")
+        self.timer.seconds = time_now()  # the start, until the report
+
+    def _timed(self, name: str) -> Any:
+        if self.timer is None:
+            from contextlib import nullcontext
+
+            return nullcontext()
+        return self.timer.measure(name)
+
+
+def time_now() -> float:
+    """Seconds of a monotonic clock."""
+    import time
+
+    return time.perf_counter()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
