@@ -1,7 +1,8 @@
 """Sizes that decompositions compute with: what the type says, and the run-time value where it is needed.
 
     batch, channels, height, width = extents_of(b, x)
-    flat = reshape(b, x, [batch * channels, height, width])     # prim.reshape with a `sizes` operand for each unknown size
+    flat = reshape(b, x, [batch * channels, height, width])     # prim.reshape with a `sizes` operand for each unknown
+    size
 """
 
 from __future__ import annotations

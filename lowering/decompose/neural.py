@@ -9,10 +9,19 @@ from gradopt.dialects.constraints import tensor_type
 from gradopt.ir.builder import Builder
 from gradopt.ir.types import F64, FloatType, Type
 from gradopt.ir.values import Value
-from gradopt.lowering.autodiff.helpers import accumulation_element, cast_to, expand_axes, expand_like, full_like, reduce_sum, scalar
+from gradopt.lowering.autodiff.helpers import (
+    accumulation_element,
+    cast_to,
+    expand_axes,
+    expand_like,
+    full_like,
+    reduce_sum,
+    scalar,
+)
 from gradopt.lowering.decompose.extents import extents_of
 
-__all__ = ["absolute_below", "compare", "constant_times", "mean", "product_of", "select_constant", "wide", "working_element", "zero_where"]
+__all__ = ["absolute_below", "compare", "constant_times", "mean", "product_of", "select_constant", "wide",
+           "working_element", "zero_where"]
 
 
 def wide(b: Builder, x: Value) -> Value:

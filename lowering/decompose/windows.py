@@ -1,10 +1,13 @@
 """Convolutions and their two adjoints as `prim.conv`, in the order N C spatial and O I spatial.
 
-One axis: y[p] = sum over k of x[p s + k d - before] w[k] (stride s, dilation d, K kernel elements, extent of a window E = (K - 1) d + 1).
-    dx[i] = sum over k of dy[(i + before - k d) / s] w[k]: dy spread by s, the kernel reversed, E - 1 - before zeros in front.
-    dw[k] = sum over p of x[p s + k d - before] dy[p]: dy as a kernel dilated by s, stride d, `before` zeros in front; the batch is summed
+One axis: y[p] = sum over k of x[p s + k d - before] w[k] (stride s, dilation d, K kernel elements, extent of a window E
+= (K - 1) d + 1).
+    dx[i] = sum over k of dy[(i + before - k d) / s] w[k]: dy spread by s, the kernel reversed, E - 1 - before zeros in
+    front. dw[k] = sum over p of x[p s + k d - before] dy[p]: dy as a kernel dilated by s, stride d, `before` zeros in
+    front; the batch is summed
             over, so it takes the channels' place.
-Where the number of zeros behind depends on a remainder that only run time knows, the most that can be needed are taken and the result cut.
+Where the number of zeros behind depends on a remainder that only run time knows, the most that can be needed are taken
+and the result cut.
 """
 
 from __future__ import annotations
@@ -57,15 +60,18 @@ def first_of(b: Builder, x: Value, axis: int, extent: Extent) -> Value:
 
 
 def static_kernel(op: Any, sizes: Sequence[Size]) -> list[int]:
-    """The sizes of a kernel. Raises GradoptError for a dynamic one: the padding of an adjoint would not be a constant."""
+    """The sizes of a kernel. Raises GradoptError for a dynamic one: the padding of an adjoint would not be a
+    constant."""
     found = [size for size in sizes if isinstance(size, int)]
     if len(found) != len(sizes):
-        raise GradoptError.at(op.location, f"'{op.name}' op has a kernel of dynamic size {list(map(str, sizes))}, expected static sizes")
+        raise GradoptError.at(op.location, f"'{op.name}' op has a kernel of dynamic size {list(map(str, sizes))}, expected "
+                              "static sizes")
     return found
 
 
 def adjoint_input(b: Builder, op: Any, dy: Value, w: Value, extents: Sequence[Extent], window: Window) -> Value:
-    """The adjoint with respect to x, whose spatial sizes are `extents`. Raises GradoptError for a kernel of dynamic size."""
+    """The adjoint with respect to x, whose spatial sizes are `extents`. Raises GradoptError for a kernel of dynamic
+    size."""
     counts, kernel = tensor_type(dy).dims[2:], static_kernel(op, tensor_type(w).dims[2:])
     padding, cut = [], []
     for axis, (extent, count, size) in enumerate(zip(extents, counts, kernel)):
@@ -112,8 +118,8 @@ def adjoint_weight(b: Builder, op: Any, x: Value, dy: Value, kernel: Sequence[Si
         behind = subtract(reach, add(extent, before))
         padding.append([before, behind if isinstance(behind, int) and count != 0 else after])
     rest = list(range(2, 2 + len(sizes)))
-    dw = b.prim.conv(batch_as_channels(b, x, window.groups), permute(b, dy, [1, 0, *rest]), strides=window.dilation, padding=padding,
-                     lhs_dilation=[1] * len(sizes), rhs_dilation=window.strides, groups=window.groups)
+    dw = b.prim.conv(batch_as_channels(b, x, window.groups), permute(b, dy, [1, 0, *rest]), strides=window.dilation,
+                     padding=padding, lhs_dilation=[1] * len(sizes), rhs_dilation=window.strides, groups=window.groups)
     for axis, size in enumerate(sizes):
         dw = first_of(b, dw, axis + 2, Extent(b, size))
     return permute(b, dw, [1, 0, *rest])

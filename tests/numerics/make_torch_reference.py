@@ -1,8 +1,9 @@
 """Writes neural_reference.npz: values and gradients of the neural-network ops as PyTorch computes them in float64.
 
-Run by hand with PyTorch 2.13 installed (`pip install torch==2.13.0`): `python tests/numerics/make_torch_reference.py`. The tests read
-the file only (`read_reference` in neural_support.py). A case holds: `text` (one op, operands %0 %1 …), `in0 …`, `out0 …`, `dout0 …` (random cotangents of the float results),
-and `grad0 …` for the operands that PyTorch differentiates.
+Run by hand with PyTorch 2.13 installed (`pip install torch==2.13.0`): `python tests/numerics/make_torch_reference.py`.
+The tests read the file only (`read_reference` in neural_support.py). A case holds: `text` (one op, operands %0 %1 …),
+`in0 …`, `out0 …`, `dout0 …` (random cotangents of the float results), and `grad0 …` for the operands that PyTorch
+differentiates.
 """
 
 from __future__ import annotations
@@ -164,8 +165,8 @@ def pooling() -> None:
 
 
 def attention() -> None:
-    def add(name: str, attributes: str, q: tuple[int, ...], k: tuple[int, ...], *mask: Any, causal: bool = False, scale: Any = None,
-            reference: Any = None) -> None:
+    def add(name: str, attributes: str, q: tuple[int, ...], k: tuple[int, ...], *mask: Any, causal: bool = False,
+            scale: Any = None, reference: Any = None) -> None:
         text = f"hl.attention %0, %1, %2{', %3' if mask else ''} {{num_heads = {q[1]}, head_dim = {q[3]}{attributes}}}"
 
         def run(q_: Any, k_: Any, v_: Any, m_: Any = None) -> Any:
@@ -249,7 +250,7 @@ def warps() -> None:
                     continue  # PyTorch's zero padding is the same, but its bicubic clips per tap: checked in the unit tests
                 case(f"warp_{name}_{imode}_{border}", f'hl.warp_{name} %0, %1 {{imode = "{imode}", border_mode = "{border}", '
                      f'format = "NCHW"}} -> tensor<2x3x4x6xf64>', [(2, 3, 5, 4), mat],
-                     lambda x, m, i=imode, b=border: sample(x, m, 4, 6, modes[i], {"replicate": "border", "constant": "zeros"}[b]))
+                     lambda x, m, i=imode, b=border: sample(x, m, 4, 6, modes[i], "border" if b == "replicate" else "zeros"))
 
 
 def sample(x: Any, mat: Any, height: int, width: int, mode: str, padding: str) -> Any:
@@ -292,7 +293,8 @@ def main() -> None:
 
 
 def write(stored: dict[str, np.ndarray]) -> None:
-    """One JSON index and one vector of float64 (integers and truth values are exact in it), since a zip member costs 400 bytes."""
+    """One JSON index and one vector of float64 (integers and truth values are exact in it), since a zip member costs
+    400 bytes."""
     index, values, position = {}, [], 0
     for name, array in stored.items():
         if name.endswith("/text"):

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, same_element, tensor_type
-from gradopt.dialects.hl.neural.attention import AttentionAttributes, RopeAttributes, mask_kind_of, repeat_heads, sum_to, weighted_sum
+from gradopt.dialects.hl.neural.attention import (
+    AttentionAttributes,
+    RopeAttributes,
+    mask_kind_of,
+    repeat_heads,
+    sum_to,
+    weighted_sum,
+)
 from gradopt.dialects.hl.neural.common import check_dims, masked_product
-from gradopt.ir.declare import INTEGERS, PURE, UNIT, InvalidOperation, attribute, operand, optional_operand, result
-from gradopt.ir.declare import variadic_result
+from gradopt.ir.declare import (
+    INTEGERS,
+    PURE,
+    UNIT,
+    InvalidOperation,
+    attribute,
+    operand,
+    optional_operand,
+    result,
+    variadic_result,
+)
 from gradopt.ir.types import Type, tensor
 
 
 class AttentionOp(AttentionAttributes):
     """The gradients of `hl.attention`: dq, dk, dv and, with mask_kind "bias", dbias; attributes as there.
 
-    With P the probabilities, dP = dy v^T, dS = P * (dP - rowsum(P * dP)), dR = dS * (1 - tanh^2) with a softcap and dS without:
-    dv = P^T dy, dq = scale * dR k, dk = scale * dR^T q (each key head sums over its query heads), dbias = dS summed to the bias.
-    `wrt` lists the wanted ones of 0 (dq), 1 (dk), 2 (dv), 3 (dbias), in rising order; default all that exist. Keys that are cut off
-    get 0 and leak nothing. A preserved kernel reads the rows' log-sum-exp from the forward kernel and recomputes P by tiles.
+    With P the probabilities, dP = dy v^T, dS = P * (dP - rowsum(P * dP)), dR = dS * (1 - tanh^2) with a softcap and dS
+    without: dv = P^T dy, dq = scale * dR k, dk = scale * dR^T q (each key head sums over its query heads), dbias = dS
+    summed to the bias. `wrt` lists the wanted ones of 0 (dq), 1 (dk), 2 (dv), 3 (dbias), in rising order; default all
+    that exist. Keys that are cut off get 0 and leak nothing. A preserved kernel reads the rows' log-sum-exp from the
+    forward kernel and recomputes P by tiles.
     """
 
     __slots__ = ()
@@ -101,7 +118,8 @@ class RopeOp(RopeAttributes):
 
 
 class RopeTablesOp(RopeAttributes):
-    """dcos and dsin of `hl.rope`: the sums over leading axes and heads of dy1 x1 + dy2 x2 and of dy2 x1 - dy1 x2, 0 from n_rot / 2 on.
+    """dcos and dsin of `hl.rope`: the sums over leading axes and heads of dy1 x1 + dy2 x2 and of dy2 x1 - dy1 x2, 0
+    from n_rot / 2 on.
 
     x and dy [..., S, heads * head_dim]; results [S, head_dim / 2].
     """

@@ -9,8 +9,16 @@ from collections.abc import Sequence
 from gradopt.dialects.arrays import Array, numpy_dtype
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, tensor_type
 from gradopt.dialects.hl.neural.common import check_shape, invert, permuted, run_time_shape
-from gradopt.dialects.hl.neural.convolution import WindowAttributes, check_ranks, convolution_dims, convolve_input, convolve_weight
-from gradopt.dialects.hl.neural.convolution import result_element, wide_for, window_fields
+from gradopt.dialects.hl.neural.convolution import (
+    WindowAttributes,
+    check_ranks,
+    convolution_dims,
+    convolve_input,
+    convolve_weight,
+    result_element,
+    wide_for,
+    window_fields,
+)
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.ir.declare import PURE, UNIT, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.types import TensorType
@@ -87,4 +95,5 @@ def _declare(base: type[WindowAttributes], spatial: int, suffix: str, text: str)
 
 
 Conv1dInputOp, Conv2dInputOp, Conv3dInputOp = (_declare(ConvolutionInput, spatial, "input", "input") for spatial in (1, 2, 3))
-Conv1dWeightOp, Conv2dWeightOp, Conv3dWeightOp = (_declare(ConvolutionWeight, spatial, "weight", "weight") for spatial in (1, 2, 3))
+Conv1dWeightOp, Conv2dWeightOp, Conv3dWeightOp = (
+    _declare(ConvolutionWeight, spatial, "weight", "weight") for spatial in (1, 2, 3))

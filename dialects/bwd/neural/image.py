@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, numpy_dtype
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, tensor_type
-from gradopt.dialects.hl.neural.common import check_dims, invert, masked_product, permuted, run_time_shape
+from gradopt.dialects.hl.neural.common import invert, masked_product, run_time_shape
 from gradopt.dialects.hl.neural.image import Shuffle, WarpAttributes
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.ir.declare import PURE, UNIT, InvalidOperation, attribute, operand, result, variadic
@@ -101,7 +101,8 @@ class WarpMat(WarpAttributes):
 
 
 class WarpPerspectiveDataOp(WarpData):
-    """The gradient of `hl.warp_perspective` with respect to x: each dy, times the samples' weights, added to the sampled pixels.
+    """The gradient of `hl.warp_perspective` with respect to x: each dy, times the samples' weights, added to the
+    sampled pixels.
 
     The result type gives the image's shape, `sizes` its unknown sizes.
     """
@@ -112,8 +113,8 @@ class WarpPerspectiveDataOp(WarpData):
 
 
 class WarpPerspectiveMatOp(WarpMat):
-    """The gradient of `hl.warp_perspective` with respect to mat: with (du, dv) the gradient by the coordinates over the denominator,
-    the rows are the sums over all points of du, dv and -(du u + dv v), times (j, i, 1)."""
+    """The gradient of `hl.warp_perspective` with respect to mat: with (du, dv) the gradient by the coordinates over the
+    denominator, the rows are the sums over all points of du, dv and -(du u + dv v), times (j, i, 1)."""
 
     __slots__ = ()
     name = "bwd.warp_perspective_mat"
@@ -121,7 +122,8 @@ class WarpPerspectiveMatOp(WarpMat):
 
 
 class WarpAffineDataOp(WarpData):
-    """The gradient of `hl.warp_affine` with respect to x: each dy, times the samples' weights, added to the sampled pixels.
+    """The gradient of `hl.warp_affine` with respect to x: each dy, times the samples' weights, added to the sampled
+    pixels.
 
     The result type gives the image's shape, `sizes` its unknown sizes.
     """
@@ -132,7 +134,8 @@ class WarpAffineDataOp(WarpData):
 
 
 class WarpAffineMatOp(WarpMat):
-    """The gradient of `hl.warp_affine` with respect to mat: the sums over all points of the gradient by the coordinates times (j, i, 1)."""
+    """The gradient of `hl.warp_affine` with respect to mat: the sums over all points of the gradient by the coordinates
+    times (j, i, 1)."""
 
     __slots__ = ()
     name = "bwd.warp_affine_mat"

@@ -46,7 +46,8 @@ class SoftmaxCrossEntropyOp(Operation):
 
 
 class NllLossOp(Operation):
-    """dpred of `hl.nll_loss`: -weights[t] * dy at each kept target's class, 0 elsewhere; with "mean" divided by the kept weights' sum.
+    """dpred of `hl.nll_loss`: -weights[t] * dy at each kept target's class, 0 elsewhere; with "mean" divided by the
+    kept weights' sum.
 
     dy has the shape of the loss. Where every target is ignored (that sum is 0) the gradient of "mean" is 0.
     """

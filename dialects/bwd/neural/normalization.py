@@ -1,4 +1,5 @@
-"""Adjoints of the normalisations. xh is the normalised operand, r = 1 / sqrt(variance + eps); means run over the normalised axes.
+"""Adjoints of the normalisations. xh is the normalised operand, r = 1 / sqrt(variance + eps); means run over the
+normalised axes.
 
 A preserved kernel may keep the row statistics (mean, r) from the forward op; nothing here needs its result."""
 
@@ -7,9 +8,33 @@ from __future__ import annotations
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, same_element, tensor_type
 from gradopt.dialects.hl.neural.common import check_dims, check_positive, masked_product
-from gradopt.dialects.hl.neural.normalization import axis_of, batch_norm_axes, batch_statistics, centred, channel_axis, check_eps
-from gradopt.dialects.hl.neural.normalization import check_parameters, group_axes, grouped, rms_rate, spread, ungrouped
-from gradopt.ir.declare import BOOLEAN, FLOAT, INTEGER, PURE, STRING, UNIT, InvalidOperation, attribute, operand, optional_operand, result
+from gradopt.dialects.hl.neural.normalization import (
+    axis_of,
+    batch_norm_axes,
+    batch_statistics,
+    centred,
+    channel_axis,
+    check_eps,
+    check_parameters,
+    group_axes,
+    grouped,
+    rms_rate,
+    spread,
+    ungrouped,
+)
+from gradopt.ir.declare import (
+    BOOLEAN,
+    FLOAT,
+    INTEGER,
+    PURE,
+    STRING,
+    UNIT,
+    InvalidOperation,
+    attribute,
+    operand,
+    optional_operand,
+    result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import Type, tensor
 
@@ -315,8 +340,8 @@ class BatchNormGammaOp(BatchNormBackward):
 class BatchNormStatisticsOp(Operation):
     """dx of the new running statistics of a batch norm in training: for each channel of `count` values
 
-    dx = momentum * (dmean / count + 2 * dvar * (x - mean) / max(count - 1, 1)). dmean and dvar are [C], the cotangents of new_mean
-    and new_var.
+    dx = momentum * (dmean / count + 2 * dvar * (x - mean) / max(count - 1, 1)). dmean and dvar are [C], the cotangents
+    of new_mean and new_var.
     """
 
     __slots__ = ()

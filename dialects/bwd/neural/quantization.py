@@ -11,9 +11,11 @@ from gradopt.ir.types import Type
 
 
 class FakeQuantizeOp(Quantizer):
-    """dx of `hl.fake_quantize`: dy times the straight-through factor that `ste` names; attributes as there. The step s is a constant.
+    """dx of `hl.fake_quantize`: dy times the straight-through factor that `ste` names; attributes as there. The step s
+    is a constant.
 
-    "identity" 1;  "clipped" 1 where |round(x / s)| <= qmax, else 0;  "tanh" 1 - tanh(x / s)^2;  "hard_tanh" max(0, 1 - |x| / (qmax * s)).
+    "identity" 1;  "clipped" 1 where |round(x / s)| <= qmax, else 0;  "tanh" 1 - tanh(x / s)^2;  "hard_tanh" max(0, 1 -
+    |x| / (qmax * s)).
     """
 
     __slots__ = ()

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, merge_size, same_element, shape_text, tensor_type
 from gradopt.dialects.hl.neural.common import check_dims, check_positive
-from gradopt.ir.declare import BOOLEAN, FLOAT, INTEGER, PURE, InvalidOperation, attribute, enumeration, operand
-from gradopt.ir.declare import optional_operand, result
+from gradopt.ir.declare import (
+    BOOLEAN,
+    FLOAT,
+    INTEGER,
+    PURE,
+    InvalidOperation,
+    attribute,
+    enumeration,
+    operand,
+    optional_operand,
+    result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, floordiv, mod, provably_different, provably_equal
 from gradopt.ir.types import I1, TensorType, Type
@@ -41,11 +52,13 @@ class AttentionAttributes(Operation):
         type = tensor_type(value)
         rank = 3 if self.layout == "BS(HD)" else 4
         if type.rank != rank:
-            raise InvalidOperation(f"operand '{name}' has shape {shape_text(type)}, expected rank {rank} for layout \"{self.layout}\"")
+            raise InvalidOperation(f"operand '{name}' has shape {shape_text(type)}, expected rank {rank} for layout "
+                                   f'"{self.layout}"')
         dims = type.dims
         if self.layout == "BS(HD)":
             if provably_different(mod(dims[2], self.head_dim), 0):
-                raise InvalidOperation(f"operand '{name}' has {dims[2]} features, expected a multiple of head_dim ({self.head_dim})")
+                raise InvalidOperation(f"operand '{name}' has {dims[2]} features, expected a multiple of head_dim "
+                                       f"({self.head_dim})")
             return dims[0], floordiv(dims[2], self.head_dim), dims[1]
         if provably_different(dims[3], self.head_dim):
             raise InvalidOperation(f"operand '{name}' has head size {dims[3]}, expected head_dim ({self.head_dim})")
@@ -61,7 +74,9 @@ class AttentionAttributes(Operation):
         key_batch, key_heads, keys = self.heads_of("k", k)
         if provably_different(heads, self.num_heads):
             raise InvalidOperation(f"operand 'q' has {heads} heads, expected num_heads ({self.num_heads})")
-        if isinstance(key_heads, int) and (key_heads < 1 or self.num_heads % key_heads):
+        if not isinstance(key_heads, int):
+            raise InvalidOperation(f"operand 'k' has a number of heads that is not static ({key_heads})")
+        if key_heads < 1 or self.num_heads % key_heads:
             raise InvalidOperation(f"operand 'k' has {key_heads} heads, expected a divisor of num_heads ({self.num_heads})")
         if provably_different(batch, key_batch):
             raise InvalidOperation(f"operands 'q' and 'k' have batch sizes {batch} and {key_batch}, expected the same")
@@ -97,8 +112,9 @@ class AttentionAttributes(Operation):
             else:
                 return "BHQK"
         elif type.rank == 2 and not provably_different(type.dims[1], keys):
-            rows, may_be_batch = type.dims[0], self.mask_kind == "custom"
-            if may_be_batch and (provably_equal(rows, batch) or not (provably_equal(rows, queries) or provably_different(rows, batch))):
+            rows = type.dims[0]
+            could_be_batch = not (provably_equal(rows, queries) or provably_different(rows, batch))
+            if self.mask_kind == "custom" and (provably_equal(rows, batch) or could_be_batch):
                 return "BK"
             if not provably_different(rows, queries):
                 return "QK"
@@ -135,10 +151,11 @@ class AttentionAttributes(Operation):
         return truth[:, None, None, :] if kind == "BK" else truth
 
     def probabilities(self, q: Array, k: Array, mask: Array | None, kind: str) -> tuple[Array, Array]:
-        """(P, the derivative of the capped score by the raw one): [B, H, Q, K], from q [B, H, Q, D] and k with as many heads.
+        """(P, the derivative of the capped score by the raw one): [B, H, Q, K], from q [B, H, Q, D] and k with as many
+        heads.
 
-        A key that is not attended to has P = 0 whatever it holds; a row without any key is all 0. With a mask, a key that holds
-        inf or NaN gives a NaN score to the queries that do attend to it."""
+        A key that is not attended to has P = 0 whatever it holds; a row without any key is all 0. With a mask, a key
+        that holds inf or NaN gives a NaN score to the queries that do attend to it."""
         import numpy as np
 
         scores = np.einsum("bhqd,bhkd->bhqk", q, k) * q.dtype.type(self.score_scale)
@@ -160,7 +177,8 @@ class AttentionAttributes(Operation):
 
 
 def weighted_sum(weight: Array, values: Array, masked: bool) -> Array:
-    """sum over k of weight[…, q, k] * values[…, k, d]. With a mask a weight of 0 contributes 0, and a value that is not finite NaN otherwise."""
+    """sum over k of weight[…, q, k] * values[…, k, d]. With a mask a weight of 0 contributes 0, and a value that is not
+    finite NaN otherwise."""
     import numpy as np
 
     if not masked or np.isfinite(values).all():
@@ -190,16 +208,18 @@ def sum_to(x: Array, shape: Sequence[int]) -> Array:
 class AttentionOp(AttentionAttributes):
     """softmax(scale * q k^T, masked or biased) v for each head.
 
-    q [B, H, Q, D], k and v [B, Hk, K, D] with layout "BHSD"; [B, S, H, D] with "BSHD"; [B, S, H * D] with "BS(HD)". H is num_heads, D
-    head_dim, Hk a divisor of H (query head h reads key head h // (H / Hk)); K may differ from Q. The result has q's type.
-    Scores: scale * q k^T (default scale 1 / sqrt(head_dim)), then softcap * tanh(score / softcap), then the mask or bias:
+    q [B, H, Q, D], k and v [B, Hk, K, D] with layout "BHSD"; [B, S, H, D] with "BSHD"; [B, S, H * D] with "BS(HD)". H is
+    num_heads, D head_dim, Hk a divisor of H (query head h reads key head h // (H / Hk)); K may differ from Q. The result
+    has q's type. Scores: scale * q k^T (default scale 1 / sqrt(head_dim)), then softcap * tanh(score / softcap), then the
+    mask or bias:
       "causal"          query i attends to keys <= i + K - Q
       "sliding_window"  … and >= i + K - Q - window
-      "custom"          mask_or_bias i1, true = attend: [B, K], [Q, K] or [B, H, Q, K] (rank 4 with 1 anywhere; where B = Q, rank 2 is [B, K])
-      "bias"            mask_or_bias is added: [Q, K] or [B, H, Q, K]; -inf cuts a key off; its gradient is summed over axes of size 1
-    A query that attends to no key gives 0 (and gradient 0). Keys and values that are cut off never leak, even NaN. With a mask, an
-    attended key or value that is not finite makes the score or the result NaN. Adjoint: `bwd.attention`.
-    A preserved kernel gives the rows' log-sum-exp as an extra result for the adjoint; neither stores the score matrix.
+      "custom"          mask_or_bias i1, true = attend: [B, K], [Q, K] or [B, H, Q, K] (rank 4 with 1 anywhere; where
+                        B = Q, rank 2 is [B, K])
+      "bias"            mask_or_bias is added: [Q, K] or [B, H, Q, K] (with 1 anywhere); -inf cuts a key off
+    A query that attends to no key gives 0 (and gradient 0). Keys and values that are cut off never leak, even NaN. With a
+    mask, an attended key or value that is not finite makes the score or the result NaN. Adjoint: `bwd.attention`. A
+    preserved kernel gives the rows' log-sum-exp as an extra result for the adjoint; neither stores the score matrix.
     """
 
     __slots__ = ()
@@ -224,14 +244,14 @@ class AttentionOp(AttentionAttributes):
         return self.join(weighted_sum(weight, value, self.mask_kind != "none")).astype(q.dtype)
 
 
-def mask_kind_of(op: Operation) -> str:
-    """What the axes of the mask operand are: "BK", "QK", "BHQK", or "" without one."""
-    assert hasattr(op, "mask_or_bias") and isinstance(op, AttentionAttributes)
+def mask_kind_of(op: Any) -> str:
+    """What the axes of an attention op's mask operand are: "BK", "QK", "BHQK", or "" without one."""
     mask = op.mask_or_bias
     if mask is None:
         return ""
-    batch, _, queries, keys = op.check_heads(op.q, op.k, op.v)  # type: ignore[attr-defined]
-    return op.mask_dims(tensor_type(mask), batch, queries, keys)
+    batch, _, queries, keys = op.check_heads(op.q, op.k, op.v)
+    found: str = op.mask_dims(tensor_type(mask), batch, queries, keys)
+    return found
 
 
 class RopeAttributes(Operation):
@@ -250,7 +270,8 @@ class RopeAttributes(Operation):
         return slice(0, self.n_rot // 2), slice(self.n_rot // 2, self.n_rot)
 
     def check_features(self, name: str, x: Value) -> TensorType:
-        """The type of an operand [..., S, heads * head_dim]. Raises InvalidOperation for any other, and for bad attributes."""
+        """The type of an operand [..., S, heads * head_dim]. Raises InvalidOperation for any other, and for bad
+        attributes."""
         check_positive(self, "head_dim")
         type = tensor_type(x)
         if self.head_dim % 2:
@@ -283,9 +304,10 @@ class RopeAttributes(Operation):
 class RopeOp(RopeAttributes):
     """Rotary position embedding: pairs of features of each head turned by the angle of their position.
 
-    x [..., S, heads * head_dim] (so "BHSD" and "BS(HD)" layouts); cos and sin [S, head_dim / 2]. Pair i of the first n_rot features is
-    (i, i + n_rot / 2), or (2i, 2i + 1) when `interleaved`: y1 = x1 * cos[s, i] - x2 * sin[s, i], y2 = x2 * cos[s, i] + x1 * sin[s, i].
-    The features from n_rot on are copied. Adjoint: `bwd.rope`, with the opposite angle.
+    x [..., S, heads * head_dim] (so "BHSD" and "BS(HD)" layouts); cos and sin [S, head_dim / 2]. Pair i of the first
+    n_rot features is (i, i + n_rot / 2), or (2i, 2i + 1) when `interleaved`: y1 = x1 * cos[s, i] - x2 * sin[s, i], y2 =
+    x2 * cos[s, i] + x1 * sin[s, i]. The features from n_rot on are copied. Adjoint: `bwd.rope`, with the opposite
+    angle.
     """
 
     __slots__ = ()

@@ -1,4 +1,5 @@
-"""What the neural-network ops of `hl` and `bwd` share: layouts, shape checks, run-time shapes, and small NumPy pieces."""
+"""What the neural-network ops of `hl` and `bwd` share: layouts, shape checks, run-time shapes, and small NumPy
+pieces."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ __all__ = ["check_dims", "check_layout", "check_positive", "check_shape", "inver
 
 
 def layout_axes(layout: str, order: str) -> list[int]:
-    """The axes of a tensor stored as `layout` in the order of the letters of `order`: ("NHWC", "NCHW") gives [0, 3, 1, 2]."""
+    """The axes of a tensor stored as `layout` in the order of the letters of `order`: ("NHWC", "NCHW") gives [0, 3, 1,
+    2]."""
     return [layout.index(letter) for letter in order]
 
 
@@ -48,7 +50,7 @@ def check_positive(op: Operation, *names: str, least: int = 1) -> None:
         values = (value,) if isinstance(value, int) else value
         if any(entry < least for entry in values):
             shown = value if isinstance(value, int) else list(value)
-            raise InvalidOperation(f"attribute '{name}' is {shown}, expected {'positive values' if least == 1 else f'at least {least}'}")
+            raise InvalidOperation(f"attribute '{name}' is {shown}, expected at least {least}")
 
 
 def check_dims(name: str, value: Value, expected: Sequence[Size]) -> None:
@@ -74,7 +76,8 @@ def bind_names(op: Operation, arrays: Sequence[Array]) -> dict[str, Size]:
 
 
 def run_time_shape(op: Operation, type: TensorType, arrays: Sequence[Array], sizes: Sequence[Array]) -> tuple[int, ...]:
-    """The shape that a result type has at run time: static sizes, names bound by the operands, and `sizes` for each unknown one.
+    """The shape that a result type has at run time: static sizes, names bound by the operands, and `sizes` for each
+    unknown one.
 
     Raises ValueError for a name that no operand binds (the `bind` pass makes it static)."""
     names, given = bind_names(op, arrays), iter(sizes)
@@ -88,7 +91,8 @@ def run_time_shape(op: Operation, type: TensorType, arrays: Sequence[Array], siz
 
 
 def masked_product(masked: bool | None) -> Callable[[Array, Array], Array]:
-    """The product of a cotangent and a local derivative: with `masked` it is 0 where either is 0, also against inf and NaN."""
+    """The product of a cotangent and a local derivative: with `masked` it is 0 where either is 0, also against inf and
+    NaN."""
     import numpy as np
 
     if not masked:

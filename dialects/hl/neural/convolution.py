@@ -74,7 +74,8 @@ def check_ranks(op: WindowAttributes, *values: tuple[str, TensorType]) -> None:
 
 
 def convolution_dims(op: WindowAttributes, x: Sequence[Size], w: Sequence[Size]) -> list[Size]:
-    """N, O and the window counts of a convolution, from sizes in the order N C spatial and O I spatial. Raises InvalidOperation."""
+    """N, O and the window counts of a convolution, from sizes in the order N C spatial and O I spatial. Raises
+    InvalidOperation."""
     groups = op.groups
     if provably_different(x[1], multiply(w[1], groups)):
         raise InvalidOperation(f"has {x[1]} input channels, expected {multiply(w[1], groups)}: the weight has {w[1]} for each of "
@@ -85,7 +86,7 @@ def convolution_dims(op: WindowAttributes, x: Sequence[Size], w: Sequence[Size])
     for axis in range(op.spatial):
         size, kernel, pads = x[axis + 2], w[axis + 2], op.padding[axis]
         check_fit(size, dilated(kernel, op.dilation[axis]), pads, SPATIAL[op.spatial][axis])
-        counts.append(window_size(size, kernel, *pads, op.strides[axis], 1, op.dilation[axis]))
+        counts.append(window_size(size, kernel, pads[0], pads[1], op.strides[axis], 1, op.dilation[axis]))
     return [x[0], w[0], *counts]
 
 
@@ -93,7 +94,8 @@ def check_fit(size: Size, span: Size, pads: Sequence[int], letter: str) -> None:
     """Raises InvalidOperation where a window is longer than what it moves over."""
     room = subtract(add(size, pads[0] + pads[1]), span)
     if isinstance(room, int) and room < 0:
-        raise InvalidOperation(f"has a window of extent {span} on axis {letter}, but the padded operand has {add(size, sum(pads))}")
+        raise InvalidOperation(f"has a window of extent {span} on axis {letter}, but the padded operand has "
+                               f"{add(size, sum(pads))}")
 
 
 def result_element(op: Operation, element: Type) -> Type:
@@ -109,7 +111,8 @@ def kernel_offsets(kernel: Sequence[int]) -> Iterator[tuple[int, ...]]:
     return product(*(range(size) for size in kernel))
 
 
-def window_slices(offset: Sequence[int], counts: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> tuple[slice, ...]:
+def window_slices(offset: Sequence[int], counts: Sequence[int], strides: Sequence[int],
+                  dilation: Sequence[int]) -> tuple[slice, ...]:
     """Where the windows' element at `offset` lies in the padded operand, one slice a spatial axis."""
     return tuple(slice(o * d, o * d + (n - 1) * s + 1, s) if n else slice(0, 0)
                  for o, n, s, d in zip(offset, counts, strides, dilation))
@@ -131,7 +134,8 @@ def convolve(x: Array, w: Array, counts: Sequence[int], op: WindowAttributes) ->
 
 
 def convolve_input(dy: Array, w: Array, extent: Sequence[int], op: WindowAttributes) -> Array:
-    """The adjoint of `convolve` with respect to x of spatial sizes `extent`: each dy[p] * w[k] is added where x[…] was read."""
+    """The adjoint of `convolve` with respect to x of spatial sizes `extent`: each dy[p] * w[k] is added where x[…] was
+    read."""
     import numpy as np
 
     n, counts, groups = dy.shape[0], dy.shape[2:], op.groups
@@ -146,7 +150,8 @@ def convolve_input(dy: Array, w: Array, extent: Sequence[int], op: WindowAttribu
 
 
 def convolve_weight(x: Array, dy: Array, kernel: Sequence[int], op: WindowAttributes) -> Array:
-    """The adjoint of `convolve` with respect to w: dw[o, c, k] = sum over n, p of dy[n, o, p] * x[n, c, p * stride + k * dilation - before]."""
+    """The adjoint of `convolve` with respect to w: dw[o, c, k] = sum over n, p of dy[n, o, p] * x[n, c, p * stride + k
+    * dilation - before]."""
     import numpy as np
 
     n, counts, groups = x.shape[0], dy.shape[2:], op.groups
@@ -188,7 +193,7 @@ class Convolution(WindowAttributes):
 
     def evaluate(self, x: Array, weight: Array) -> Array:
         wide_x, wide_w = wide_for(self, x.transpose(self.data_axes), weight.transpose(self.kernel_axes))
-        counts = [int(window_size(size, kernel, *pads, stride, 1, dilation))  # type: ignore[arg-type]
+        counts = [int(window_size(size, kernel, pads[0], pads[1], stride, 1, dilation))  # type: ignore[arg-type]
                   for size, kernel, pads, stride, dilation
                   in zip(wide_x.shape[2:], wide_w.shape[2:], self.padding, self.strides, self.dilation)]
         y = convolve(wide_x, wide_w, counts, self).transpose(invert(self.out_axes))
@@ -196,7 +201,8 @@ class Convolution(WindowAttributes):
 
 
 def window_fields(spatial: int, kernel_layout: str = "OI") -> dict[str, Any]:
-    """The fields of a window op with `spatial` axes: strides and dilation 1, padding 0, layouts with the channels first."""
+    """The fields of a window op with `spatial` axes: strides and dilation 1, padding 0, layouts with the channels
+    first."""
     letters = SPATIAL[spatial]
     return {
         "spatial": spatial,
@@ -213,8 +219,8 @@ _CONVOLUTION = """Convolution (as in neural networks, so a correlation) over {sp
 y[n, o, p] = sum over c, k of x[n, c, p * strides + k * dilation - before] * weight[o, c, k]; zeros lie around x.
 x is stored as `layout`, weight as `kernel_layout` (O output channels, I input channels of one group), y as `out_layout`
 (default: `layout`). padding is [before, after] for each spatial axis; a window count is
-(size + before + after - (dilation * (kernel - 1) + 1)) // stride + 1. With `groups` output channel o reads the channels of
-group o // (O / groups). The element type of the result is that of its type (default: the operands'). Adjoints:
+(size + before + after - (dilation * (kernel - 1) + 1)) // stride + 1. With `groups` output channel o reads the channels
+of group o // (O / groups). The element type of the result is that of its type (default: the operands'). Adjoints:
 `bwd.{name}_input`, `bwd.{name}_weight`."""
 
 
@@ -230,10 +236,11 @@ Conv1dOp, Conv2dOp, Conv3dOp = (_declare_convolution(spatial) for spatial in (1,
 
 
 class Conv2dTransposeOp(WindowAttributes):
-    """The adjoint of conv2d as an op of its own: x[n, i, p] * weight[i, o, k] is added to y[n, o, p * strides + k * dilation - before].
+    """The adjoint of conv2d as an op of its own: x[n, i, p] * weight[i, o, k] is added to y[n, o, p * strides + k *
+    dilation - before].
 
-    In `kernel_layout` I are the channels of x and O the output channels of one group; the default "IOHW" is the memory order of
-    PyTorch's and TVM's weights, [channels of x, output channels / groups, kh, kw]. The size of y is
+    In `kernel_layout` I are the channels of x and O the output channels of one group; the default "IOHW" is the memory
+    order of PyTorch's and TVM's weights, [channels of x, output channels / groups, kh, kw]. The size of y is
     (size - 1) * stride - before - after + dilation * (kernel - 1) + 1 + output_padding, with output_padding below the
     stride. Its gradients are a conv2d and a `bwd.conv2d_weight`.
     """
@@ -254,15 +261,16 @@ class Conv2dTransposeOp(WindowAttributes):
 
     @property
     def weight_axes(self) -> list[int]:
-        """The axes of the weight in the order I, O, spatial: the O, I order of the convolution whose adjoint this is."""
+        """The axes of the weight in the order I, O, spatial: the O, I order of the convolution whose adjoint this
+        is."""
         return layout_axes(self.kernel_layout, "IOHW")
 
     def infer(self) -> list[Type]:
         self.check_window()
         check_length(self.output_padding, 2, "output_padding")
         if any(not 0 <= extra < stride for extra, stride in zip(self.output_padding, self.strides)):
-            raise InvalidOperation(f"attribute 'output_padding' is {list(self.output_padding)}, expected values in [0, stride) for "
-                                   f"strides {list(self.strides)}")
+            raise InvalidOperation(f"attribute 'output_padding' is {list(self.output_padding)}, expected values in "
+                                   f"[0, stride) for strides {list(self.strides)}")
         element = same_element(x=self.x, weight=self.weight)
         x, w = tensor_type(self.x), tensor_type(self.weight)
         check_ranks(self, ("operand 'x'", x), ("operand 'weight'", w))
@@ -282,7 +290,8 @@ class Conv2dTransposeOp(WindowAttributes):
             size = add(multiply(subtract(sizes[axis], 1), self.strides[axis]), span)
             size = add(size, self.output_padding[axis] - sum(self.padding[axis]))
             if isinstance(size, int) and size < 1:
-                raise InvalidOperation(f"has result size {size} on axis {'HW'[axis]}: padding {list(self.padding[axis])} is too large")
+                raise InvalidOperation(f"has result size {size} on axis {'HW'[axis]}: padding "
+                                       f"{list(self.padding[axis])} is too large")
             found.append(size)
         return found
 

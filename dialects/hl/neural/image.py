@@ -17,7 +17,8 @@ from gradopt.ir.values import Value
 
 
 class Shuffle(Operation):
-    """Base of pixel_shuffle and its adjoint, between x [..., C * r^2, H, W] and y [..., C, H * r, W * r] ("NHWC": channels last)."""
+    """Base of pixel_shuffle and its adjoint, between x [..., C * r^2, H, W] and y [..., C, H * r, W * r] ("NHWC":
+    channels last)."""
 
     __slots__ = ()
     factor = attribute(INTEGER)
@@ -55,10 +56,11 @@ class Shuffle(Operation):
 
 
 class PixelShuffleOp(Shuffle):
-    """Channels moved into space by `factor` r: y[..., c, h * r + i, w * r + j] = x[..., c * r^2 + i * r + j, h, w] (Shi et al. 2016).
+    """Channels moved into space by `factor` r: y[..., c, h * r + i, w * r + j] = x[..., c * r^2 + i * r + j, h, w] (Shi
+    et al. 2016).
 
-    x has rank 3 or more and a number of channels divisible by r^2; "NHWC" has the channels last. The adjoint is the inverse,
-    `bwd.pixel_shuffle`.
+    x has rank 3 or more and a number of channels divisible by r^2; "NHWC" has the channels last. The adjoint is the
+    inverse, `bwd.pixel_shuffle`.
     """
 
     __slots__ = ()
@@ -87,7 +89,8 @@ CUBIC = -0.75  # the free coefficient of the cubic kernel (Keys 1981), as in Ope
 
 
 class Tap(NamedTuple):
-    """One sample along an axis for every point of the result: where, whether inside, its weight and the weight's derivative."""
+    """One sample along an axis for every point of the result: where, whether inside, its weight and the weight's
+    derivative."""
 
     index: Array
     inside: Array
@@ -240,18 +243,19 @@ class Warp(WarpAttributes):
 _WARP = """Images sampled under {kind} map of each image's matrix.
 
 The point at column j, row i of the result reads the source at {formula}.
-x is [N, H, W, C] (format "NCHW": [N, C, H, W]); mat [N, {rows}, 3] of any float type; the result type gives the size of the warped
-image, `sizes` its unknown sizes. imode "linear", "nearest" (floor(u + 0.5)) or "cubic" (Keys 1981, a = -0.75). A sample outside
-stands for another pixel by border_mode: "replicate" aaa|abc|ccc, "reflect" cba|abc|cba, "reflect_101" cb|abc|ba, "wrap" abc|abc|abc,
-or is border_value ("constant"). A coordinate that is not finite, or beyond 2^30, lies far outside. The derivative by the coordinates is
-that of the interpolation between the samples, 0 for "nearest" and where both samples are the same border pixel. Adjoints:
-`bwd.{name}_data`, `bwd.{name}_mat`."""
+x is [N, H, W, C] (format "NCHW": [N, C, H, W]); mat [N, {rows}, 3] of any float type; the result type gives the size of
+the warped image, `sizes` its unknown sizes. imode "linear", "nearest" (floor(u + 0.5)) or "cubic" (Keys 1981, a =
+-0.75). A sample outside stands for another pixel by border_mode: "replicate" aaa|abc|ccc, "reflect" cba|abc|cba,
+"reflect_101" cb|abc|ba, "wrap" abc|abc|abc, or is border_value ("constant"). A coordinate that is not finite, or beyond
+2^30, lies far outside. The derivative by the coordinates is that of the interpolation between the samples, 0 for
+"nearest" and where both samples are the same border pixel. Adjoints: `bwd.{name}_data`, `bwd.{name}_mat`."""
 
 
 class WarpPerspectiveOp(Warp):
     __slots__ = ()
     __doc__ = _WARP.format(kind="the projective", rows=3, name="warp_perspective",
-                           formula="column u = (m00 j + m01 i + m02) / d, row v = (m10 j + m11 i + m12) / d, d = m20 j + m21 i + m22")
+                           formula="column u = (m00 j + m01 i + m02) / d, row v = (m10 j + m11 i + m12) / d, where "
+                                   "d = m20 j + m21 i + m22")
     name = "hl.warp_perspective"
     rows = 3
 

@@ -1,9 +1,18 @@
-"""Losses: cross entropies and the negative log likelihood. A class label out of range is a run-time error that names it."""
+"""Losses: cross entropies and the negative log likelihood. A class label out of range is a run-time error that names
+it."""
 
 from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, INTEGER_TENSOR, same_element, same_shape, shape_text, tensor_type
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    FLOAT_TENSOR,
+    INTEGER_TENSOR,
+    same_element,
+    same_shape,
+    shape_text,
+    tensor_type,
+)
 from gradopt.dialects.hl.neural.common import check_dims
 from gradopt.ir.declare import INTEGER, PURE, InvalidOperation, attribute, enumeration, operand, optional_operand, result
 from gradopt.ir.operation import Operation
@@ -40,7 +49,8 @@ def check_cross_entropy(op: Operation) -> tuple[TensorType, list[Size]]:
 
 
 class SoftmaxCrossEntropyOp(Operation):
-    """The cross entropy of softmax(logits) with integer class labels: loss[n] = logsumexp(logits[n]) - logits[n, labels[n]].
+    """The cross entropy of softmax(logits) with integer class labels: loss[n] = logsumexp(logits[n]) - logits[n,
+    labels[n]].
 
     logits [N, C] floats, labels [N] integers, result [N]. A label outside [0, C) is a run-time error that names it.
     Computed without overflow from the row's maximum. d loss[n] / d logits[n] = softmax(logits[n]) - onehot(labels[n])
@@ -70,7 +80,8 @@ class SoftmaxCrossEntropyOp(Operation):
 
 
 class CrossEntropyWithLogitsOp(Operation):
-    """-sum(x * y), divided by the batch size (the first dimension) when the rank is above 1. No softmax: x holds log-probabilities.
+    """-sum(x * y), divided by the batch size (the first dimension) when the rank is above 1. No softmax: x holds
+    log-probabilities.
 
     x and y have one shape; the result has rank 0. d/dx = -dy * y / N, d/dy = -dy * x / N.
     """
@@ -128,12 +139,13 @@ def nll_terms(name: str, pred: Array, targets: Array, weights: Array | None, ign
 
 
 class NllLossOp(Operation):
-    """The negative log likelihood of integer targets: loss = -weights[t] * pred[t] for each target t, 0 where t is `ignore_index`.
+    """The negative log likelihood of integer targets: loss = -weights[t] * pred[t] for each target t, 0 where t is
+    `ignore_index`.
 
-    pred [C], [N, C] or [N, C, d1, …] holds log-probabilities; targets have its shape without C; weights [C] default to 1.
-    reduction "none": one loss a target; "sum": their sum; "mean": the sum divided by the sum of weights[t] over the kept targets,
-    and 0 with gradient 0 where that sum is 0 (every target ignored). A target out of range that is not `ignore_index` is a
-    run-time error that names it. d/dpred: `bwd.nll_loss`; d/dweights: `bwd.nll_loss_weights`.
+    pred [C], [N, C] or [N, C, d1, …] holds log-probabilities; targets have its shape without C; weights [C] default to
+    1. reduction "none": one loss a target; "sum": their sum; "mean": the sum divided by the sum of weights[t] over the
+    kept targets, and 0 with gradient 0 where that sum is 0 (every target ignored). A target out of range that is not
+    `ignore_index` is a run-time error that names it. d/dpred: `bwd.nll_loss`; d/dweights: `bwd.nll_loss_weights`.
     """
 
     __slots__ = ()

@@ -5,8 +5,18 @@ from __future__ import annotations
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_axis, same_element, tensor_type
 from gradopt.dialects.hl.neural.common import check_dims, check_positive
-from gradopt.ir.declare import BOOLEAN, FLOAT, INTEGER, PURE, STRING, InvalidOperation, attribute, operand, optional_operand
-from gradopt.ir.declare import result
+from gradopt.ir.declare import (
+    BOOLEAN,
+    FLOAT,
+    INTEGER,
+    PURE,
+    STRING,
+    InvalidOperation,
+    attribute,
+    operand,
+    optional_operand,
+    result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size
 from gradopt.ir.types import Type
@@ -74,7 +84,8 @@ class AxisNorm(Operation):
 
 
 class LayerNormOp(AxisNorm):
-    """y = (x - mean) / sqrt(variance + eps) * gamma + beta over the one axis `axis` (Ba, Kiros, Hinton 2016; biased variance).
+    """y = (x - mean) / sqrt(variance + eps) * gamma + beta over the one axis `axis` (Ba, Kiros, Hinton 2016; biased
+    variance).
 
     gamma and beta are vectors of that axis's size; each may be left out (beta only with gamma). Adjoints:
     `bwd.layer_norm_input`, `bwd.layer_norm_gamma`; dbeta is the sum of dy over the other axes.
@@ -155,10 +166,11 @@ def ungrouped(values: Array, like: Array, batch: int, channel: int) -> Array:
 
 
 class GroupNormOp(Operation):
-    """y = (x - mean) / sqrt(variance + eps) * gamma + beta over each group of C / num_groups channels and all positions (Wu, He 2018).
+    """y = (x - mean) / sqrt(variance + eps) * gamma + beta over each group of C / num_groups channels and all positions
+    (Wu, He 2018).
 
-    x has a batch and channels where `layout` says ("NCHW", "NHWC", "NCW", …); gamma and beta are [C] and may be left out.
-    Adjoints: `bwd.group_norm_input`, `bwd.group_norm_gamma`, `bwd.group_norm_beta`.
+    x has a batch and channels where `layout` says ("NCHW", "NHWC", "NCW", …); gamma and beta are [C] and may be left
+    out. Adjoints: `bwd.group_norm_input`, `bwd.group_norm_gamma`, `bwd.group_norm_beta`.
     """
 
     __slots__ = ()
@@ -205,12 +217,14 @@ def batch_statistics(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array, int
 
 
 class BatchNormOp(Operation):
-    """y = (x - mean) / sqrt(variance + eps) * gamma + beta over each channel (Ioffe, Szegedy 2015), and the running statistics.
+    """y = (x - mean) / sqrt(variance + eps) * gamma + beta over each channel (Ioffe, Szegedy 2015), and the running
+    statistics.
 
-    With `training` mean and (biased) variance are the batch's, and new = (1 - momentum) * running + momentum * batch, where the
-    variance that goes into new_var is unbiased (divided by max(count - 1, 1)). Otherwise they are the running ones, which are
-    passed on unchanged. gamma, beta, running_mean and running_var are [C]. Channels lie at the letter C of `layout`
-    ("NCHW", "NHWC", "NC", …), at axis 1 where it is left out. Adjoints: `bwd.batch_norm_input`, `bwd.batch_norm_gamma`.
+    With `training` mean and (biased) variance are the batch's, and new = (1 - momentum) * running + momentum * batch,
+    where the variance that goes into new_var is unbiased (divided by max(count - 1, 1)). Otherwise they are the running
+    ones, which are passed on unchanged. gamma, beta, running_mean and running_var are [C]. Channels lie at the letter C
+    of `layout` ("NCHW", "NHWC", "NC", …), at axis 1 where it is left out. Adjoints: `bwd.batch_norm_input`,
+    `bwd.batch_norm_gamma`.
     """
 
     __slots__ = ()

@@ -47,17 +47,18 @@ class Pooling(Operation):
     def window_count(self, axis: int, size: Size) -> Size:
         """The number of windows along a spatial axis (0: H, 1: W).
 
-        With ceil_mode a last window may hang over the end, but it starts inside the operand or the padding before it."""
+        With ceil_mode a last window may hang over the end, but it starts inside the operand or the padding before
+        it."""
         span, stride = dilated(self.pool_size[axis], self.dilation[axis]), self.strides[axis]
         before, after = self.padding[axis]
         if not self.ceil_mode:
             check_fit(size, span, (before, after), "HW"[axis])
             return window_size(size, self.pool_size[axis], before, after, stride, 1, self.dilation[axis])
-        check_fit(size, 1, (before, after), "HW"[axis])
+        check_fit(size, subtract(span, stride - 1), (before, after), "HW"[axis])
         count = add(ceildiv(subtract(add(size, before + after), span), stride), 1)
         starts = ceildiv(add(size, before), stride)
         if isinstance(count, int) and isinstance(starts, int):
-            return max(min(count, starts), 1)
+            return min(count, starts)
         assert isinstance(span, int)
         return count if stride <= span - after else UNKNOWN
 
@@ -69,7 +70,8 @@ class Pooling(Operation):
         return starts + np.arange(self.pool_size[axis])[None, :] * self.dilation[axis]
 
     def windows(self, x: Array) -> tuple[Array, Array, Array, Array]:
-        """For x [N, C, H, W]: (values [N, C, Ho, Wo, kh, kw], inside [Ho, Wo, kh, kw], rows [Ho, kh], columns [Wo, kw])."""
+        """For x [N, C, H, W]: (values [N, C, Ho, Wo, kh, kw], inside [Ho, Wo, kh, kw], rows [Ho, kh], columns [Wo,
+        kw])."""
         import numpy as np
 
         rows, columns = (self.window_reads(axis, x.shape[axis + 2], int(self.window_count(axis, x.shape[axis + 2])))  # type: ignore[arg-type]
@@ -79,7 +81,8 @@ class Pooling(Operation):
         return x[:, :, safe_rows[:, None, :, None], safe_columns[None, :, None, :]], inside, rows, columns
 
     def first_maximum(self, x: Array) -> tuple[Array, Array]:
-        """(flat index kh * kw of the first largest element inside x of each window, NaN wins; whether it has any): [N, C, Ho, Wo]."""
+        """(flat index kh * kw of the first largest element inside x of each window, NaN wins; whether it has any): [N,
+        C, Ho, Wo]."""
         import numpy as np
 
         values, inside, _, _ = self.windows(x)
@@ -91,12 +94,13 @@ class Pooling(Operation):
         return np.where(lowest, valid.argmax(axis=-1), best), valid.any(axis=-1)
 
     def divisors(self, shape: Sequence[int]) -> Array:
-        """What the sum of each window is divided by, [Ho, Wo]: its elements inside x, or with count_include_pad inside the padded x; at least 1."""
+        """What the sum of each window is divided by, [Ho, Wo]: its elements inside x, or with count_include_pad inside
+        the padded x; at least 1."""
         import numpy as np
 
         counts = []
         for axis in range(2):
-            size, (before, after) = shape[axis + 2], self.padding[axis]
+            size, after = shape[axis + 2], self.padding[axis][1]
             reads = self.window_reads(axis, size, int(self.window_count(axis, size)))  # type: ignore[arg-type]
             counted = (reads < size + after) if self.count_include_pad else inside_of(reads, size)
             counts.append(counted.sum(axis=1))
@@ -110,13 +114,14 @@ def inside_of(positions: Array, size: int) -> Array:
 
 
 class MaxPool2dOp(Pooling):
-    """The largest element of each window of an image; NaN wins. Padding never does: a window without any element of x gives -inf.
+    """The largest element of each window of an image; NaN wins. Padding never does: a window without any element of x
+    gives -inf.
 
-    The window at (i, j) has the elements i * strides[0] - before + a * dilation[0] for a in [0, pool_size[0]), and so on. A count is
-    (size + before + after - (dilation * (pool_size - 1) + 1)) // stride + 1, with `ceil_mode` rounded up, where the last window must
-    still start inside x or the padding before it. The gradient goes to the first largest element of the window (the first NaN; the
-    first element inside x where all are -inf): `bwd.max_pool2d`. `count_include_pad` is taken for symmetry with avg_pool2d; it has
-    no effect here.
+    The window at (i, j) has the elements i * strides[0] - before + a * dilation[0] for a in [0, pool_size[0]), and so
+    on. A count is (size + before + after - (dilation * (pool_size - 1) + 1)) // stride + 1, with `ceil_mode` rounded
+    up, where the last window must still start inside x or the padding before it. The gradient goes to the first largest
+    element of the window (the first NaN; the first element inside x where all are -inf): `bwd.max_pool2d`.
+    `count_include_pad` is taken for symmetry with avg_pool2d; it has no effect here.
     """
 
     __slots__ = ()
@@ -142,9 +147,9 @@ class MaxPool2dOp(Pooling):
 class AvgPool2dOp(Pooling):
     """The mean of each window of an image: the sum of its elements inside x, divided by their number.
 
-    With `count_include_pad` the divisor counts padding too, but nothing beyond it (a window that `ceil_mode` lets hang over the end
-    is divided by its part inside the padded image). A window without any element gives 0. Windows as in max_pool2d.
-    Adjoint: `bwd.avg_pool2d`.
+    With `count_include_pad` the divisor counts padding too, but nothing beyond it (a window that `ceil_mode` lets hang
+    over the end is divided by its part inside the padded image). A window without any element gives 0. Windows as in
+    max_pool2d. Adjoint: `bwd.avg_pool2d`.
     """
 
     __slots__ = ()

@@ -36,13 +36,15 @@ class Quantizer(Operation):
             raise InvalidOperation(f"attribute 'bits' is {self.bits}, expected a value in [2, 16]")
         axis = None if self.axis is None else check_axis(self.axis, type.rank)
         if (scale is not None) != (self.scale_mode == "fixed"):
-            raise InvalidOperation(f'has scale_mode "{self.scale_mode}" {"without" if scale is None else "with"} operand \'scale\'')
+            how = "without" if scale is None else "with"
+            raise InvalidOperation(f'has scale_mode "{self.scale_mode}" {how} operand \'scale\'')
         if scale is not None:
             same_element(x=x, scale=scale)
             check_dims("scale", scale, [] if axis is None else [type.dims[axis]])
 
     def step(self, x: Array, scale: Array | None) -> Array:
-        """The quantisation step, broadcastable to x: the scale, or max |x| / largest (over all axes but `axis`); 1 where that is 0."""
+        """The quantisation step, broadcastable to x: the scale, or max |x| / largest (over all axes but `axis`); 1
+        where that is 0."""
         import numpy as np
 
         shape = [1] * x.ndim
@@ -57,12 +59,14 @@ class Quantizer(Operation):
 
 
 class FakeQuantizeOp(Quantizer):
-    """x rounded to a multiple of the step s and limited to +-qmax * s, qmax = 2^(bits - 1) - 1: y = clamp(round(x / s), -qmax, qmax) * s.
+    """x rounded to a multiple of the step s and limited to +-qmax * s, qmax = 2^(bits - 1) - 1: y = clamp(round(x / s),
+    -qmax, qmax) * s.
 
-    scale_mode "per_batch": s = max |x| / qmax, for each index of `axis` separately if it is given; "fixed": s is the operand `scale`,
-    rank 0, or a vector along `axis`. A step of 0 is taken as 1. s is a constant for the derivative (no gradient passes to x through it
-    or to `scale`). Halves round to even; NaN stays NaN. `ste` is the derivative by x:
-      "identity" 1;  "clipped" 1 where |round(x / s)| <= qmax;  "tanh" 1 - tanh(x / s)^2;  "hard_tanh" max(0, 1 - |x| / (qmax * s)).
+    scale_mode "per_batch": s = max |x| / qmax, for each index of `axis` separately if it is given; "fixed": s is the
+    operand `scale`, rank 0, or a vector along `axis`. A step of 0 is taken as 1. s is a constant for the derivative (no
+    gradient passes to x through it or to `scale`). Halves round to even; NaN stays NaN. `ste` is the derivative by x:
+      "identity" 1;  "clipped" 1 where |round(x / s)| <= qmax;  "tanh" 1 - tanh(x / s)^2;  "hard_tanh" max(0, 1 - |x| /
+      (qmax * s)).
     Adjoint: `bwd.fake_quantize`.
     """
 
@@ -87,8 +91,9 @@ class FakeQuantizeOp(Quantizer):
 class DropoutOp(Operation):
     """Each element of x is dropped (set to 0) with probability `rate`, else multiplied by 1 / (1 - rate).
 
-    Random and yet a function of its operands: element i (row-major) is kept where word i of prim.random_bits(key) as ui32 is at least
-    round(rate * 2^32). The same on every machine. The gradient passes where the element was kept, with the same factor.
+    Random and yet a function of its operands: element i (row-major) is kept where word i of prim.random_bits(key) as
+    ui32 is at least round(rate * 2^32). The same on every machine. The gradient passes where the element was kept, with
+    the same factor.
     """
 
     __slots__ = ()

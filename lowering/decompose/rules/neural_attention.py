@@ -1,8 +1,8 @@
 """Decompositions of attention and rotary embedding.
 
-Keys and values that are cut off must not leak, even NaN, although they pass through `prim.dot` (0 * NaN is NaN there). So wherever a mask
-exists the products see keys and values without inf and NaN; a key that had one gives a NaN score to the queries that attend to it, and
-a value that had one gives a NaN result there."""
+Keys and values that are cut off must not leak, even NaN, although they pass through `prim.dot` (0 * NaN is NaN there).
+So wherever a mask exists the products see keys and values without inf and NaN; a key that had one gives a NaN score to
+the queries that attend to it, and a value that had one gives a NaN result there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from gradopt.ir.builder import Builder
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.helpers import cast_to, expand_axes, expand_like, full_like, iota_like, reduce_sum
 from gradopt.lowering.decompose.extents import Extent, expand, extents_of, permute, reshape, static
-from gradopt.lowering.decompose.neural import absolute_below, compare, constant_times, product_of, select_constant, wide, zero_where
+from gradopt.lowering.decompose.neural import (
+    absolute_below,
+    compare,
+    constant_times,
+    product_of,
+    select_constant,
+    wide,
+    zero_where,
+)
 from gradopt.lowering.decompose.registry import decomposition
 
 KEYS = 4  # the axis of the keys in scores [B, Hk, G, Q, K]
@@ -248,7 +256,8 @@ def rope(b: Builder, op: Any) -> Value:
     cos, sin = pairs.table(op.cos, first), pairs.table(op.sin, first)
     if op.name == "bwd.rope":
         sin = b.prim.neg(sin)
-    turned = (b.prim.sub(b.prim.mul(first, cos), b.prim.mul(second, sin)), b.prim.add(b.prim.mul(second, cos), b.prim.mul(first, sin)))
+    turned = (b.prim.sub(b.prim.mul(first, cos), b.prim.mul(second, sin)),
+              b.prim.add(b.prim.mul(second, cos), b.prim.mul(first, sin)))
     return cast_to(b, pairs.join(*turned, rest, x), tensor_type(x).element)
 
 
@@ -259,7 +268,8 @@ def rope_tables(b: Builder, op: Any) -> list[Value]:
     (a, c, _), (da, dc, _) = pairs.split(op.x), pairs.split(op.dy)
     rank = tensor_type(a).rank
     axes = [axis for axis in range(rank) if axis not in (rank - 3, rank - 1)]
-    sums = (reduce_sum(b, b.prim.add(times(da, a), times(dc, c)), axes), reduce_sum(b, b.prim.sub(times(dc, a), times(da, c)), axes))
+    sums = (reduce_sum(b, b.prim.add(times(da, a), times(dc, c)), axes),
+            reduce_sum(b, b.prim.sub(times(dc, a), times(da, c)), axes))
     element, behind = tensor_type(op.x).element, op.head_dim // 2 - pairs.half
     zero = full_like(b, reduce_sum(b, sums[0], [0, 1]), 0)
     return [cast_to(b, b.prim.pad(table, zero, low=[0, 0], high=[0, behind], interior=[0, 0]), element) for table in sums]

@@ -16,7 +16,8 @@ from gradopt.lowering.decompose.windows import adjoint_input, adjoint_weight, co
 
 
 def working(b: Builder, op: Any, *values: Value) -> list[Value]:
-    """The operands in the element type to compute in: their own where the result has it too, else the widest accumulator."""
+    """The operands in the element type to compute in: their own where the result has it too, else the widest
+    accumulator."""
     result = tensor_type(op.results[0]).element
     if all(tensor_type(value).element is result for value in values):
         return list(values)

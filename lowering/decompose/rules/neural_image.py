@@ -1,4 +1,5 @@
-"""Decompositions of the image ops: a pixel shuffle is a permutation, a warp one `prim.gather_nd` for each sample of the interpolation."""
+"""Decompositions of the image ops: a pixel shuffle is a permutation, a warp one `prim.gather_nd` for each sample of the
+interpolation."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def pixel_shuffle(b: Builder, op: Any) -> Value:
 
 
 class Tap:
-    """A sample along one axis for every point [N, Ho, Wo]: where, whether inside (None: always), its weight and the weight's slope."""
+    """A sample along one axis for every point [N, Ho, Wo]: where, whether inside (None: always), its weight and the
+    weight's slope."""
 
     def __init__(self, index: Value, inside: Value | None, weight: Value, slope: Value) -> None:
         self.index, self.inside, self.weight, self.slope = index, inside, weight, slope
@@ -49,8 +51,8 @@ class Tap:
 class Sampling:
     """What the warps share: the coordinates of every point in the source, and the samples around them.
 
-    `source` and `target` are the sizes N, H, W, C of the image and of the warped image. The slopes are 0 for a coordinate that is
-    not finite or far outside."""
+    `source` and `target` are the sizes N, H, W, C of the image and of the warped image. The slopes are 0 for a
+    coordinate that is not finite or far outside."""
 
     def __init__(self, b: Builder, op: Any, element: Any, source: list[Extent], target: list[Extent]) -> None:
         self.b, self.op, self.element = b, op, element
@@ -58,9 +60,12 @@ class Sampling:
         self.points = target[:3]
         matrix = cast_to(b, op.mat, element)
         self.column, self.row = (cast_to(b, iota(b, self.points, axis), element) for axis in (2, 1))
-        u, v, *rest = (self.mapped(matrix, line) for line in range(op.rows))
-        self.denominator = rest[0] if rest else full_like(b, u, 1)
-        self.u, self.v = (b.prim.div(u, rest[0]), b.prim.div(v, rest[0])) if rest else (u, v)
+        lines = [self.mapped(matrix, line) for line in range(op.rows)]
+        self.u, self.v = lines[0], lines[1]
+        self.denominator = full_like(b, self.u, 1)
+        if op.rows == 3:
+            self.denominator = lines[2]
+            self.u, self.v = b.prim.div(lines[0], lines[2]), b.prim.div(lines[1], lines[2])
         self.taps_u, self.taps_v = self.taps(self.u, 2), self.taps(self.v, 1)
 
     def mapped(self, matrix: Value, line: int) -> Value:
@@ -73,8 +78,8 @@ class Sampling:
         """One entry of each matrix at every point."""
         b = self.b
         batch = tensor_type(matrix).dims[0]
-        part = b.prim.slice(matrix, begin=[0, line, position], end=[batch if isinstance(batch, int) else END, line + 1, position + 1],
-                            strides=[1, 1, 1])
+        last = batch if isinstance(batch, int) else END
+        part = b.prim.slice(matrix, begin=[0, line, position], end=[last, line + 1, position + 1], strides=[1, 1, 1])
         return expand(b, reshape(b, part, [self.points[0]]), self.points, [1, 2])
 
     def taps(self, coordinate: Value, axis: int) -> list[Tap]:
@@ -104,7 +109,8 @@ class Sampling:
         return self.cubic(fraction, offset)
 
     def cubic(self, fraction: Value, offset: int) -> tuple[Value, Value]:
-        """Keys' kernel at the distance |fraction - offset|, which lies in [0, 1] for offsets 0 and 1 and in [1, 2] for -1 and 2."""
+        """Keys' kernel at the distance |fraction - offset|, which lies in [0, 1] for offsets 0 and 1 and in [1, 2] for
+        -1 and 2."""
         b, a = self.b, CUBIC
         ahead = offset > 0
         constant = full_like(b, fraction, offset)

@@ -1,4 +1,5 @@
-"""Decompositions of the losses. Labels are checked by `prim.check`, in the loss and in its adjoint (one of them may be dead)."""
+"""Decompositions of the losses. Labels are checked by `prim.check`, in the loss and in its adjoint (one of them may be
+dead)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,16 @@ from gradopt.dialects.hl.neural.loss import class_axis, label_message
 from gradopt.ir.builder import Builder
 from gradopt.ir.types import I64
 from gradopt.ir.values import Value
-from gradopt.lowering.autodiff.helpers import cast_to, expand_axes, expand_like, full_like, iota_like, reduce_sum, size_value, zeros_like
+from gradopt.lowering.autodiff.helpers import (
+    cast_to,
+    expand_axes,
+    expand_like,
+    full_like,
+    iota_like,
+    reduce_sum,
+    size_value,
+    zeros_like,
+)
 from gradopt.lowering.decompose.neural import absolute_below, compare, count_like, product_of, select_constant, wide, zero_where
 from gradopt.lowering.decompose.registry import decomposition
 
@@ -74,7 +84,8 @@ def cross_entropy_with_logits(b: Builder, op: Any) -> Value:
 
 
 class Targets:
-    """What nll_loss and its adjoints share: the class axis, kept targets, safe labels, and the weight of each target."""
+    """What nll_loss and its adjoints share: the class axis, kept targets, safe labels, and the weight of each
+    target."""
 
     def __init__(self, b: Builder, op: Any) -> None:
         self.b, self.pred = b, wide(b, op.pred)

@@ -1,4 +1,5 @@
-"""Decompositions of the normalisations and their adjoints. xh is the normalised operand, r = 1 / sqrt(variance + eps)."""
+"""Decompositions of the normalisations and their adjoints. xh is the normalised operand, r = 1 / sqrt(variance +
+eps)."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def normalise(b: Builder, x: Value, axes: Sequence[int], eps: float, centre: boo
     return b.prim.mul(offset, rate), rate
 
 
-def adjoint(b: Builder, normalised: Value, rate: Value, slope: Value, axes: Sequence[int], times: Product, centre: bool = True) -> Value:
+def adjoint(b: Builder, normalised: Value, rate: Value, slope: Value, axes: Sequence[int], times: Product,
+            centre: bool = True) -> Value:
     """r * (s - mean(s) - xh * mean(s * xh)); without `centre` the middle term is left out."""
     inner = b.prim.sub(slope, mean(b, slope, axes)) if centre else slope
     projection = mean(b, times(slope, normalised), axes)

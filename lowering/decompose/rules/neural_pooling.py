@@ -1,7 +1,8 @@
 """Decompositions of pooling.
 
-A maximum is found by `prim.arg_reduce` over the windows (first maximum, NaN wins), then read by `prim.gather` from the flat image, so that
-its derivative has the convention; an average is a convolution with ones, divided by what each window counts."""
+A maximum is found by `prim.arg_reduce` over the windows (first maximum, NaN wins), then read by `prim.gather` from the
+flat image, so that its derivative has the convention; an average is a convolution with ones, divided by what each
+window counts."""
 
 from __future__ import annotations
 
@@ -12,14 +13,13 @@ from typing import Any
 from gradopt.dialects.constraints import tensor_type
 from gradopt.dialects.hl.neural.common import invert
 from gradopt.ir.builder import Builder
-from gradopt.ir.types import I64
+from gradopt.ir.types import I64, tensor
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.helpers import cast_to, constant, expand_like, full_like, iota_like, reduce_sum, zeros_like
 from gradopt.lowering.decompose.extents import Extent, expand, extents_of, iota, permute, reshape, result_extents, static
 from gradopt.lowering.decompose.neural import compare, select_constant, wide, zero_where
 from gradopt.lowering.decompose.registry import decomposition
 from gradopt.lowering.decompose.windows import Window, adjoint_input, convolve, first_of
-from gradopt.ir.types import tensor
 
 
 class Windows:
@@ -32,7 +32,8 @@ class Windows:
 
     def count(self, axis: int) -> Extent:
         """The number of windows along an axis."""
-        op, size = self.op, self.image[axis + 2]
+        op = self.op
+        size: Extent = self.image[axis + 2]
         span = (op.pool_size[axis] - 1) * op.dilation[axis] + 1
         stride, (before, after) = op.strides[axis], op.padding[axis]
         if op.ceil_mode:

@@ -1,7 +1,8 @@
 """Decompositions of fake quantisation and dropout.
 
-fake_quantize has a straight-through derivative at every level, so its decomposition is q + (f - stop_gradient(f)) with the quantised value
-q behind a stop_gradient and a function f whose derivative is the straight-through factor; f - f is exactly 0."""
+fake_quantize has a straight-through derivative at every level, so its decomposition is q + (f - stop_gradient(f)) with
+the quantised value q behind a stop_gradient and a function f whose derivative is the straight-through factor; f - f is
+exactly 0."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from gradopt.ir.builder import Builder
 from gradopt.ir.types import UI32
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.helpers import cast_to, expand_axes, full_like, size_operands
-from gradopt.lowering.decompose.neural import absolute_below, compare, constant_times, product_of, select_constant, wide, zero_where
+from gradopt.lowering.decompose.neural import (
+    absolute_below,
+    compare,
+    constant_times,
+    product_of,
+    select_constant,
+    wide,
+    zero_where,
+)
 from gradopt.lowering.decompose.registry import decomposition
 
 
