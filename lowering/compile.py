@@ -28,8 +28,10 @@ class CompiledFunction:
     """
 
     def __init__(self, module: Operation, function: Operation, program: Program, timings: dict[str, float]) -> None:
+        from gradopt.lowering.native.errors import GradoptRuntimeError
         from gradopt.lowering.native.executable import Executable
 
+        self._failure = GradoptRuntimeError
         start = time.perf_counter()
         self.executable = Executable(program)
         block = function.regions[0].block
@@ -42,7 +44,13 @@ class CompiledFunction:
         self.__name__ = program.name
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.executable(*arguments)
+        """The results. Raises what `Executable` raises; a failing check says which op it is."""
+        try:
+            return self.executable(*arguments)
+        except self._failure as error:
+            from gradopt.lowering.plan.checks import explained
+
+            raise explained(error, self.program.checks) from None
 
     def peak_bytes(self, *arguments: Any) -> int:
         """The planned memory of a call beyond its arguments; a function with dynamic sizes needs the arguments."""

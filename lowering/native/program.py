@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 SIZE_OPERATIONS = ("add", "sub", "mul", "floordiv", "ceildiv", "mod", "max", "min")
 
@@ -286,7 +287,8 @@ class Program:
 
     `arena_bytes` is the size of the temporaries' arena (planned by the caller), `scratch_bytes` what each thread gets
     as scratch memory.  `release_gil`: whether other Python threads may run during a call; false only pays for very
-    short programs. `single`: a program with one result returns it bare, not in a tuple.
+    short programs. `single`: a program with one result returns it bare, not in a tuple.  `checks`: what the holder of
+    the program knows about the numbers that kernels report; nothing here reads it.
     """
 
     name: str
@@ -298,6 +300,7 @@ class Program:
     scratch_bytes: SizeLike = 0
     release_gil: bool = True
     single: bool = True
+    checks: Sequence[Any] = ()
     arguments: list[int] = field(init=False)
     results: list[int] = field(init=False)
 

@@ -13,6 +13,7 @@ from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.fuse.roots import storage_base
 from gradopt.lowering.native.program import Case, Compute, Copy, Else, IfBegin, IfEnd, LoopBegin, LoopEnd, Point, SizeLike, Swap
 from gradopt.lowering.native.program import SwitchBegin, SwitchEnd, WhileBegin, WhileEnd, WhileTest
+from gradopt.lowering.plan.checks import check
 
 if TYPE_CHECKING:
     from gradopt.lowering.plan.program import ProgramMaker
@@ -126,12 +127,12 @@ def while_(maker: ProgramMaker, op: Any) -> None:
     maker.emit(WhileTest(flag), [flag])
     if op.max_trip_count is not None:
         maker.emit(Compute(trips, "add", trips, 1))
-        check = maker.check(op, f"'{op.name}' op runs more than max_trip_count = {op.max_trip_count} times")
+        number = maker.check(op, f"'{op.name}' op runs more than max_trip_count = {op.max_trip_count} times")
         source = ("def kernel(lo, hi, context):\n"
                   f"    if parameter(context, 0) > {op.max_trip_count}:\n"
                   "        return report(context, parameter(context, 1), parameter(context, 0), 0)\n"
                   "    return 0\n")
-        maker.launch_sizes(op, Launch(source, 1, 1, []), [trips, check])
+        maker.launch_sizes(op, Launch(source, 1, 1, []), [trips, number])
     maker.operations(body)
     carries.advance()
     maker.emit(WhileEnd())
@@ -178,4 +179,5 @@ def switch(maker: ProgramMaker, op: Any) -> None:
     maker.emit(SwitchEnd(), [*results, *(maker.buffer(value) for value in op.operands[1:])])
 
 
-CONTROL: dict[str, Callable[[Any, Any], None]] = {"prim.scan": scan, "prim.while": while_, "prim.if": if_, "prim.switch": switch}
+CONTROL: dict[str, Callable[[Any, Any], None]] = {"prim.scan": scan, "prim.while": while_, "prim.if": if_, "prim.switch": switch,
+                                                       "prim.check": check}

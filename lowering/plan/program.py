@@ -17,6 +17,7 @@ from gradopt.lowering.codegen.nest import nest_source
 from gradopt.lowering.fuse.roots import ALIASES, storage_base
 from gradopt.lowering.native.program import Argument, Buffer, Constant, Instruction, KernelSource, Program, Result, Run, SizeLike
 from gradopt.lowering.native.program import SizeRef, Temporary
+from gradopt.lowering.plan.checks import RuntimeCheck
 from gradopt.lowering.plan.control import CONTROL
 from gradopt.lowering.plan.memory import Interval, assign_offsets
 from gradopt.lowering.plan.size_table import SizeTable
@@ -43,7 +44,7 @@ class ProgramMaker:
         self.kernel_index: dict[str, int] = {}
         self.instructions: list[Instruction] = []
         self.scratch = 0
-        self.checks: list[tuple[Operation, str]] = []  # run-time checks by number
+        self.checks: list[RuntimeCheck] = []  # by number
 
     def make(self) -> Program:
         """Builds the program."""
@@ -54,7 +55,7 @@ class ProgramMaker:
         self.operations(self.block)
         arena = self._place_temporaries()
         return Program(self.name, self.kernels, self.sizes.entries, self.buffers, self.instructions, arena, self.scratch,
-                       single=len(terminator.operands) == 1)
+                       single=len(terminator.operands) == 1, checks=self.checks)
 
     # --- buffers
 
@@ -139,9 +140,9 @@ class ProgramMaker:
             if first < begin <= used:
                 self.temporaries[buffer] = (nbytes, first, max(used, last))
 
-    def check(self, op: Operation, message: str) -> int:
+    def check(self, op: Operation, message: str, shows_value: bool = False, position: str = "") -> int:
         """The number of a run-time check, for `report`."""
-        self.checks.append((op, message))
+        self.checks.append(RuntimeCheck(op.location, message, shows_value, position))
         return len(self.checks) - 1
 
     # --- instructions

@@ -151,3 +151,24 @@ def test_sort_wide_range(element):
     dtype = numpy_dtype(element)
     key = RNG.integers(0, 256, 3000 * dtype.itemsize).astype(np.uint8).view(dtype)
     check([tensor((3000,), element)], lambda b, k: b.create("prim.sort", [k], axis=0).results, [key])
+
+
+def test_check_reports_message_values_and_place():
+    from gradopt.lowering.native.errors import GradoptRuntimeError
+    from gradopt.lowering.plan.checks import explained
+    from library_harness import compiled, function_of
+
+    def body(b, x, n, v):
+        zero = b.prim.expand(b.prim.cast(n, result_types=[tensor((), F32)]), axes=[0], result_types=[x.type])
+        b.prim.check(b.prim.cmp(x, zero, predicate="le"), x, message="too large")
+        b.prim.check(b.prim.cmp(n, b.prim.cast(v, result_types=[n.type]), predicate="le"), n, v, message="too many")
+        return x
+
+    run = compiled(function_of([tensor((3,), F32), tensor((), I64), tensor((), F32)], body))
+    x = np.array([0, 1, 2.5], np.float32)
+    np.testing.assert_array_equal(run(x, np.array(5), np.array(7, np.float32)), x)
+    for arguments, text in (((x, np.array(1), np.array(7, np.float32)), "too large, 2.5 (at element 2)"),
+                            ((x, np.array(5), np.array(2.5, np.float32)), "too many, 5, 2.5")):
+        with pytest.raises(GradoptRuntimeError) as caught:
+            run(*arguments)
+        assert text in str(explained(caught.value, run.program.checks))
