@@ -201,8 +201,53 @@ def check_vjp(program, arrays, rng, tolerance=1e-5, step=1e-4):
     return derived, [*arrays, *cotangents]
 
 
+def check_batch(program, arrays, flags, rng, count=3):
+    """The batch of a program against the program run on each example."""
+    from gradopt.ir.operation import Block
+    from gradopt.lowering.batch.engine import BatchContext, batch_block
+    from gradopt.lowering.batch.registry import Batched
+
+    block = Block([tensor([count, *argument.type.dims], argument.type.element) if flag else argument.type
+                   for argument, flag in zip(program.block.arguments, flags)])
+    arguments = [Batched(value, flag) for value, flag in zip(block.arguments, flags)]
+    state = State(program.holder_module())
+    values = run_task(batch_block(state, program.block, block, arguments, count))
+    builder = Builder(block)
+    witness = next(argument.value for argument in arguments if argument.batched)
+    context = BatchContext(state, builder, count, witness)
+    builder.create("prim.yield", [context.spread(value) for value in values])
+    batch = Program(Region([block])).check()
+    examples = [[vary(array, number, rng) if flag else array for array, flag in zip(arrays, flags)] for number in range(count)]
+    stacked = [np.stack([example[index] for example in examples]) if flag else array
+               for index, (array, flag) in enumerate(zip(arrays, flags))]
+    found = batch.run(*stacked)
+    for number, example in enumerate(examples):
+        for value, expected in zip(found, program.run(*example)):
+            np.testing.assert_allclose(value[number], expected, rtol=1e-12, atol=1e-12)
+
+
+def vary(array, number, rng):
+    """Another example like an array."""
+    array = np.asarray(array)
+    if array.dtype.kind == "f":
+        return array * (1 + 0.1 * number)
+    if array.dtype.kind == "b":
+        return array ^ (rng.random(array.shape) < 0.5) if number else array
+    return np.roll(array, number, axis=0) if array.ndim else array + number
+
+
+def check_batches(program, arrays, rng):
+    """Batches over all arguments, over each alone, and over all but each."""
+    count = len(arrays)
+    choices = {tuple([True] * count)} | {tuple(i == j for i in range(count)) for j in range(count)}
+    choices |= {tuple(i != j for i in range(count)) for j in range(count)}
+    for flags in sorted(choices):
+        if any(flags):
+            check_batch(program, arrays, flags, rng)
+
+
 @pytest.fixture
 def kit():
     """Everything above, for the tests of this folder."""
     return SimpleNamespace(Program=Program, vjp=vjp, jvp=jvp, check_jvp=check_jvp, check_vjp=check_vjp, type_of=type_of,
-                           difference=difference, I64=I64, UI32=UI32)
+                           difference=difference, check_batch=check_batch, check_batches=check_batches, I64=I64, UI32=UI32)

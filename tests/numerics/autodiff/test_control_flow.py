@@ -10,13 +10,19 @@ from gradopt.lowering.autodiff.loops import build_for, build_region, build_scan
 VECTOR = tensor([3], F64)
 
 
-def both_orders(kit, program, arrays, tolerance=1e-5):
+def both_orders(kit, program, arrays, tolerance=1e-5, batch=True):
+    """vjp and jvp, both of both, and the batch of each."""
     rng = np.random.default_rng(3)
     reverse, reverse_arrays = kit.check_vjp(program, arrays, rng, tolerance)
     forward, forward_arrays = kit.check_jvp(program, arrays, rng, tolerance)
     for derived, inputs in ((reverse, reverse_arrays), (forward, forward_arrays)):
-        kit.check_vjp(derived, inputs, rng, tolerance)
-        kit.check_jvp(derived, inputs, rng, tolerance)
+        seconds = [kit.check_vjp(derived, inputs, rng, tolerance), kit.check_jvp(derived, inputs, rng, tolerance)]
+        if batch:
+            kit.check_batches(derived, inputs, rng)
+            for second, more in seconds:
+                kit.check_batch(second, more, [True] * len(more), rng)
+    if batch:
+        kit.check_batches(program, arrays, rng)
 
 
 def scan_program(kit, reverse, length=4):
@@ -97,7 +103,8 @@ def while_program(kit, bound=6):
 @pytest.mark.parametrize("trips", [0, 1, 4, 6])
 def test_while(kit, trips):
     rng = np.random.default_rng(trips)
-    both_orders(kit, while_program(kit), [rng.standard_normal(3), rng.standard_normal(3) + 1, np.asarray(trips, np.int64)])
+    both_orders(kit, while_program(kit), [rng.standard_normal(3), rng.standard_normal(3) + 1, np.asarray(trips, np.int64)],
+                batch=trips <= 4)  # the examples of a batch take up to two trips more
 
 
 def test_while_without_a_bound_is_forward_only(kit):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradopt.ir.dialect import find_dialect
-from gradopt.ir.types import F64, I64, tensor
+from gradopt.ir.types import F64, I64, UI32, tensor
 from gradopt.lowering.autodiff.registry import find_forward_rule, find_reverse_rule, has_zero_derivative
 
 
@@ -128,6 +128,52 @@ def test_first_and_second_order(kit, name, arrays, attributes):
     for derived, inputs in ((reverse, reverse_arrays), (forward, forward_arrays)):
         kit.check_vjp(derived, inputs, rng)
         kit.check_jvp(derived, inputs, rng)
+
+
+@pytest.mark.parametrize("name, arrays, attributes", flat_cases())
+def test_batch_of_every_derivative(kit, name, arrays, attributes):
+    """batch of the op, of its vjp, of its jvp, and of the second derivatives of both."""
+    rng = np.random.default_rng(11)
+    program = kit.Program.of_op(f"prim.{name}", arrays, **attributes)
+    kit.check_batches(program, arrays, rng)
+    first = []
+    for derive in (kit.vjp, kit.jvp):
+        derived = derive(program)
+        inputs = [*arrays, *(rng.standard_normal(argument.type.shape) for argument in derived.block.arguments[len(arrays):])]
+        kit.check_batches(derived, inputs, rng)
+        first.append((derived, inputs))
+    for derived, inputs in first:
+        for derive in (kit.vjp, kit.jvp):
+            second = derive(derived)
+            more = [rng.standard_normal(argument.type.shape) for argument in second.block.arguments[len(inputs):]]
+            kit.check_batch(second, [*inputs, *more], [True] * (len(inputs) + len(more)), rng)
+
+
+BATCHED_ONLY = {
+    "not": [[integers(1, 2, 3)]], "and": [[integers(1, 2, 3), integers(3, 5, 9)]], "or": [[integers(1, 2, 3), integers(3, 5, 9)]],
+    "xor": [[integers(1, 2, 3), integers(3, 5, 9)]], "shl": [[integers(1, 2, 3), integers(3, 5, 9)]],
+    "shr": [[integers(100, 2000, -3), integers(3, 5, 1)]],
+    "cmp": [[UNIT, UNIT[::-1].copy(), {"predicate": "lt"}]],
+    "arg_reduce": [[UNIT, {"kind": "max", "axis": 1}], [UNIT, {"kind": "min", "axis": 0}]],
+    "bitcast": [[UNIT, {"result_types": [tensor([2, 3], I64)]}]],
+    "random_bits": [[np.array([3, 4], np.uint32), {"result_types": [tensor([5], UI32)]}]],
+    "stop_gradient": [[UNIT]],
+}
+
+
+@pytest.mark.parametrize("name", sorted(BATCHED_ONLY))
+def test_batch_of_ops_without_derivative(kit, name):
+    for *arrays, last in BATCHED_ONLY[name]:
+        attributes = last if isinstance(last, dict) else {}
+        arrays = arrays if isinstance(last, dict) else [*arrays, last]
+        kit.check_batches(kit.Program.of_op(f"prim.{name}", arrays, **attributes), arrays, np.random.default_rng(2))
+
+
+def test_every_op_has_a_batching_rule():
+    from gradopt.lowering.batch.registry import find_batch_rule
+
+    without = {name for name in names() if find_batch_rule(f"prim.{name}") is None}
+    assert without == {"yield", "iota", "constant"}  # they take no operand, or end a region
 
 
 def test_integer_only_ops_stop_the_derivative(kit):

@@ -1,0 +1,1 @@
+"""The vectorising map: a function of one example becomes a function of many, without a loop over them."""

@@ -1,0 +1,184 @@
+"""Batching of control flow. Where the examples take different ways, all ways are computed and the values selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradopt.dialects.constraints import tensor_type
+from gradopt.ir.attributes import StringAttr, TypeAttr
+from gradopt.ir.builder import Builder
+from gradopt.ir.diagnostics import GradoptError
+from gradopt.ir.operation import Block, Operation, Region
+from gradopt.ir.types import FunctionType
+from gradopt.ir.values import Value
+from gradopt.lowering.autodiff.cleanup import remove_dead
+from gradopt.lowering.autodiff.helpers import expand_axes, full_like
+from gradopt.lowering.autodiff.tasks import Task
+from gradopt.lowering.batch.engine import BatchContext, batch_block
+from gradopt.lowering.batch.registry import Batched, batch_rule
+
+
+IN_PROGRESS = object()  # stands for a function whose batch is being made
+
+
+def batch_region(context: BatchContext, region: Region, flags: Sequence[bool],
+                 wanted: Sequence[bool] | None) -> Task[tuple[Region, list[bool]]]:
+    """A copy of a region for arguments of which `flags` are batched. `wanted`: which yields must be batched (None: as they come).
+    Returns which yields are."""
+    old = region.block
+    types = [context.type_of(argument.type) if flag else argument.type for argument, flag in zip(old.arguments, flags)]
+    block = Block(types)
+    arguments = [Batched(value, flag) for value, flag in zip(block.arguments, flags)]
+    values = yield batch_block(context.state, old, block, arguments, context.size)
+    builder = Builder(block, location=context.builder.location)
+    witness = next((argument.value for argument in arguments if argument.batched), context.witness)
+    inner = BatchContext(context.state, builder, context.size, witness)
+    found = [value.batched for value in values] if wanted is None else [
+        value.batched or want for value, want in zip(values, wanted)]
+    builder.create("prim.yield", [inner.spread(value) if flag else value.value for value, flag in zip(values, found)])
+    return Region([block]), found
+
+
+@batch_rule("prim.scan")
+def scan(context: BatchContext, op: Any, *operands: Batched) -> Task[list[Batched]]:
+    """The batch behind the rows of xs and ys; which carries are batches is a fixpoint over the steps."""
+    num_carry, first_x = op.num_carry, len(operands) - op.num_xs
+    flags = [operand.batched for operand in operands]
+    while True:
+        region, found = yield batch_region(context, op.body, flags, [*flags[:num_carry], *[False] * op.num_ys])
+        if found[:num_carry] == flags[:num_carry]:
+            break
+        flags[:num_carry] = found[:num_carry]
+    values = [context.spread(operand) if flag else operand.value for operand, flag in zip(operands, flags)]
+    for index in range(first_x, len(values)):
+        if flags[index]:
+            values[index] = context.back(values[index], 1)
+    results = context.builder.create("prim.scan", values, regions=[region], **op.properties).results
+    carries = [Batched(value, flag) for value, flag in zip(results, found[:num_carry])]
+    ys = [Batched(context.front(value, 1) if flag else value, flag) for value, flag in zip(results[num_carry:], found[num_carry:])]
+    return [*carries, *ys]
+
+
+@batch_rule("prim.while")
+def while_(context: BatchContext, op: Any, *operands: Batched) -> Task[list[Batched]]:
+    """While any example goes on; the examples that are done keep their carries."""
+    num_carry = op.num_carry
+    flags = [operand.batched for operand in operands]
+    while True:
+        body, found = yield batch_region(context, op.body, flags, flags[:num_carry])
+        condition, (differs,) = yield batch_region(context, op.condition, flags, None)
+        grown = [True] * num_carry if differs else found
+        if grown == flags[:num_carry]:
+            break
+        flags[:num_carry] = grown
+    if differs:
+        keep_finished(body, condition, num_carry)
+        any_true(condition)
+    values = [context.spread(operand) if flag else operand.value for operand, flag in zip(operands, flags)]
+    results = context.builder.create("prim.while", values, regions=[condition, body], **op.properties).results
+    return [Batched(value, flag) for value, flag in zip(results, flags)]
+
+
+def keep_finished(body: Region, condition: Region, num_carry: int) -> None:
+    """Makes the body yield the old carry for each example whose condition is false."""
+    from gradopt.ir.cloning import inline_block
+
+    last = body.block.last
+    assert last is not None
+    builder = Builder(before=last, location=last.location)
+    active = inline_block(condition.block, list(body.block.arguments), builder)[0]
+    new = []
+    for old, value in zip(body.block.arguments, last.operands[:num_carry]):
+        mask = expand_axes(builder, active, value, range(1, tensor_type(value).rank))
+        new.append(builder.prim.select(mask, value, old))
+    last.operands = new
+
+
+def any_true(condition: Region) -> None:
+    """Makes a condition over a batch yield whether any is true."""
+    last = condition.block.last
+    assert last is not None
+    builder = Builder(before=last, location=last.location)
+    last.operands = [builder.prim.reduce(last.operands[0], kind="or", axes=[0])]
+
+
+@batch_rule("prim.if", "prim.switch")
+def branch(context: BatchContext, op: Any, index: Batched, *operands: Batched) -> Task[list[Batched]]:
+    """All examples take one branch: the same op. Each its own: every branch is computed, and the values selected."""
+    if index.batched:
+        return (yield select_branches(context, op, index.value, operands))
+    flags = [operand.batched for operand in operands]
+    wanted: list[bool] | None = None
+    while True:
+        regions, found = [], [False] * len(op.results)
+        for region in op.regions:
+            made, yields = yield batch_region(context, region, flags, wanted)
+            regions.append(made)
+            found = [a or b for a, b in zip(found, yields)]
+        if found == wanted:
+            break
+        wanted = found
+    results = context.builder.create(op.name, [index.value, *(operand.value for operand in operands)], regions=regions).results
+    return [Batched(value, flag) for value, flag in zip(results, found)]
+
+
+def select_branches(context: BatchContext, op: Any, index: Value, operands: Sequence[Batched]) -> Task[list[Batched]]:
+    """Every branch for every example. A check in a branch may fail for an example that does not take it, so there must be none."""
+    for region in op.regions:
+        for inner in (inner for first in region.block.operations for inner in first.walk()):
+            if inner.name == "prim.check":
+                raise GradoptError.at(inner.location, "'prim.check' op stands in a branch that only some examples of a batch take",
+                                      [(op.location, "this is the branch")])
+    b = context.builder
+    found: list[Value] = []
+    count = len(op.regions)
+    for number in range(count - 1, -1, -1):
+        target = b.block
+        values = yield batch_block(context.state, op.regions[number].block, target, operands, context.size)
+        spread = [context.spread(value) for value in values]
+        if number == count - 1:
+            found = spread
+            continue
+        taken = index if op.name == "prim.if" else b.prim.cmp(
+            index, full_like(b, index, number), predicate="le")
+        found = [b.prim.select(expand_axes(b, taken, value, range(1, tensor_type(value).rank)), value, other)
+                 for value, other in zip(spread, found)]
+    return [Batched(value, True) for value in found]
+
+
+@batch_rule("prim.call", "func.call")
+def call(context: BatchContext, op: Any, *operands: Batched) -> Task[list[Batched]]:
+    """A call of the callee's batch, made once for each combination of batched arguments."""
+    state = context.state
+    function = state.function(op.callee.root)
+    if function is None or not function.regions or not function.regions[0].blocks:
+        raise GradoptError.at(op.location, f"'{op.name}' op calls '@{op.callee.root}', which has no body")
+    flags = [operand.batched for operand in operands]
+    key = ("batch", op.callee.root, tuple(flags), context.size)
+    if state.made.get(key) is IN_PROGRESS:
+        raise GradoptError.at(op.location, f"'{op.name}' op: '@{op.callee.root}' calls itself, so it has no batch")
+    if key not in state.made:
+        state.made[key] = IN_PROGRESS
+        state.made[key] = yield batch_function(state, function, flags, context)
+    name, found = state.made[key]
+    types = [context.type_of(type) if flag else type for type, flag in zip(op.result_types, found)]
+    results = context.builder.create(op.name, [operand.value for operand in operands], types, callee=name).results
+    return [Batched(value, flag) for value, flag in zip(results, found)]
+
+
+def batch_function(state: Any, function: Operation, flags: Sequence[bool], context: BatchContext) -> Task[tuple[str, list[bool]]]:
+    """The private batch of a function; its name, and which results are batches."""
+    old = function.regions[0].block
+    types = [context.type_of(argument.type) if flag else argument.type for argument, flag in zip(old.arguments, flags)]
+    block = Block(types)
+    arguments = [Batched(value, flag) for value, flag in zip(block.arguments, flags)]
+    values = yield batch_block(state, old, block, arguments, context.size)
+    Builder(block, location=function.location).create("func.return", [value.value for value in values])
+    remove_dead(block)
+    properties = {name: value for name, value in function.properties.items() if name not in ("arg_attrs", "res_attrs")}
+    properties["function_type"] = TypeAttr(FunctionType(tuple(types), tuple(value.value.type for value in values)))
+    properties["sym_visibility"] = StringAttr("private")
+    made = type(function)((), (), properties, {}, [Region([block])], (), function.location)
+    name = state.add_function(made, f"{properties['sym_name'].value}_batch", function)  # type: ignore[attr-defined]
+    return name, [value.batched for value in values]
