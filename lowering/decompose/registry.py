@@ -1,0 +1,62 @@
+"""The table of decompositions: one function an operation. Rules live in `lowering/decompose/rules/<family>.py`.
+
+    @decomposition("hl.relu")
+    def relu(b: Builder, op: ReluOp) -> Value:
+        '''select(x <= 0, 0, x).'''
+        return b.prim.select(…)
+
+A rule builds simpler operations through `b` (`prim`, or `hl` and `bwd` ops, which are decomposed in their turn) and returns one value a
+result. It never changes `op`. New operations get the location of `op`, fused with the pass's name, by themselves; a value whose type
+says less or more of its sizes than the result's gets a `prim.shape_cast`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from typing import Any, Callable, TypeAlias, TypeVar, Union
+
+from gradopt.ir.values import Value
+
+__all__ = ["PRESERVED_BY_DEFAULT", "Decomposition", "decomposition", "find_decomposition"]
+
+Decomposition: TypeAlias = Callable[..., Union[Value, Sequence[Value]]]
+RuleFunction = TypeVar("RuleFunction", bound=Callable[..., Any])
+
+# what `preserve=default` names: the ops that have a kernel of their own because prim cannot be fused into it
+PRESERVED_BY_DEFAULT: frozenset[str] = frozenset()
+
+_RULES: dict[str, Decomposition] = {}
+_loaded = False
+
+
+def decomposition(*names: str) -> Callable[[RuleFunction], RuleFunction]:
+    """Registers `rule(builder, op)` for the operations with these full names. Raises ValueError where one has a rule already."""
+    def decorate(function: RuleFunction) -> RuleFunction:
+        for name in names:
+            if name in _RULES:
+                raise ValueError(f"'{name}' has two decompositions: {_RULES[name].__module__} and {function.__module__}")
+            _RULES[name] = function
+        return function
+    return decorate
+
+
+def _load() -> None:
+    """Imports every rule module once."""
+    global _loaded
+    if not _loaded:
+        from gradopt.lowering.decompose import rules
+
+        for module in pkgutil.iter_modules(rules.__path__):
+            importlib.import_module(f"{rules.__name__}.{module.name}")
+        _loaded = True
+
+
+def find_decomposition(name: str) -> Decomposition | None:
+    """The decomposition of an operation, if it has one."""
+    found = _RULES.get(name)
+    if found is None and not _loaded and name.split(".", 1)[0] in ("hl", "bwd"):
+        _load()
+        found = _RULES.get(name)
+    return found
