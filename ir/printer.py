@@ -6,7 +6,8 @@ Generic: values are numbered as MLIR numbers them, every declared attribute prin
 
 from __future__ import annotations
 
-from gradopt.ir.attributes import ArrayAttr, Attribute, DictionaryAttr, StringAttr, SymbolRefAttr, entry_text, symbol_text
+from gradopt.ir.attributes import ArrayAttr, Attribute, DictionaryAttr, StringAttr, SymbolRefAttr, UnitAttr, element_text
+from gradopt.ir.attributes import entry_text, key_text, symbol_text
 from gradopt.ir.declare import ISOLATED
 from gradopt.ir.locations import AnyLocation
 from gradopt.ir.operation import Block, Operation, Region, UnregisteredOp
@@ -155,7 +156,7 @@ class Printer:
                  if defaults.get(name) is not value and not (name == "callee" and isinstance(callee, SymbolRefAttr))}
         shown.update(op.attributes)
         if shown:
-            text += f" {dictionary_text(shown)}"
+            text += f" {pretty_dictionary_text(shown)}"
         end = pretty_types(op)
         if not op.regions:
             self.out.append(text + end + tail)
@@ -231,6 +232,13 @@ class _BlockHeader:
 def dictionary_text(entries: dict[str, Attribute]) -> str:
     """`{a = 1, b}` sorted by name."""
     return "{" + ", ".join([entry_text(name, entries[name]) for name in sorted(entries)]) + "}"
+
+
+def pretty_dictionary_text(entries: dict[str, Attribute]) -> str:
+    """Like `dictionary_text`, but an i64 or f64 leaves its type out, as it does in a list."""
+    return "{" + ", ".join([
+        key_text(name) if isinstance(entries[name], UnitAttr) else f"{key_text(name)} = {element_text(entries[name])}"
+        for name in sorted(entries)]) + "}"
 
 
 def result_types_text(op: Operation) -> str:
@@ -329,7 +337,7 @@ def _yield(printer: Printer, op: Operation, indent: int, tail: str) -> None:
         text += " " + printer._operand_list(op)
     shown = {**op.properties, **op.attributes}
     if shown:
-        text += f" {dictionary_text(shown)}"
+        text += f" {pretty_dictionary_text(shown)}"
     if op._operands:
         text += " : " + ", ".join(operand.type.text for operand in op._operands)
     printer.out.append(text + tail)

@@ -1,0 +1,381 @@
+"""Syntax to IR: resolves names, infers types that were left out, builds operations. Iterative over regions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gradopt.dialects.builtin import ModuleOp
+from gradopt.ir.attributes import ArrayAttr, Attribute, DictionaryAttr, StringAttr, SymbolRefAttr, TypeAttr
+from gradopt.ir.builder import attach_results
+from gradopt.ir.declare import ISOLATED, InvalidOperation
+from gradopt.ir.diagnostics import Diagnostic, GradoptError
+from gradopt.ir.dialect import dialect_names, find_dialect, near_miss, operation_class
+from gradopt.ir.locations import AnyLocation, Source, SourceLocation
+from gradopt.ir.operation import Block, Operation, UnregisteredOp
+from gradopt.ir.types import FunctionType, Type
+from gradopt.ir.values import BlockArgument, Value
+from gradopt.parser.scope import NameFault, Scope
+from gradopt.parser.syntax import BlockSyntax, Callbacks, OpSyntax, Place, SyntaxFault, resolve_place
+from gradopt.parser.types import TypeSyntaxError
+
+__all__ = ["IRBuilder"]
+
+_FLAT = re.compile(r"%([\w$.\-]+)[ \t]*=[ \t]*([\w$.]+)[ \t]+([^:]+?)[ \t]*:[ \t]*(.*?)[ \t\r]*(?://.*)?$")
+SHORT_NAMES = {"return": "func.return", "call": "func.call"}
+
+
+class Frame:
+    """A region that is being filled."""
+
+    __slots__ = ("block", "index", "item", "items", "op", "outer", "pending", "scope", "target")
+
+    def __init__(self, op: Operation, item: OpSyntax, index: int, scope: Scope, outer: Scope, target: Block | None,
+                 pending: list[tuple[Block, BlockSyntax]]) -> None:
+        self.op, self.item, self.index, self.scope, self.outer, self.target = op, item, index, scope, outer, target
+        self.pending: Iterator[tuple[Block, BlockSyntax]] = iter(pending)
+        self.items: Iterator[Any] = iter(())
+        self.block: Block | None = None
+
+    def next_item(self) -> Any:
+        """The next operation of the region, or None."""
+        while True:
+            item = next(self.items, None)
+            if item is not None:
+                return item
+            following = next(self.pending, None)
+            if following is None:
+                return None
+            self.block, syntax = following
+            self.items = iter(syntax.operations)
+
+
+class IRBuilder:
+    """Builds one module."""
+
+    def __init__(self, source: Source, callbacks: Callbacks, allow_unregistered: bool) -> None:
+        self.source, self.callbacks, self.allow_unregistered = source, callbacks, allow_unregistered
+        self.classes: dict[str, type[Operation] | None] = {}
+        self.flat_types: dict[str, tuple[list[Type] | None, list[Type] | Type]] = {}
+
+    # --- errors
+
+    def fail(self, offset: int, message: str, notes: Sequence[tuple[AnyLocation, str]] = ()) -> GradoptError:
+        """An error at an offset."""
+        diagnostic = Diagnostic(SourceLocation(self.source, max(offset, 0)), message)
+        for place, text in notes:
+            diagnostic.note(place, text)
+        return GradoptError(diagnostic)
+
+    def name_fault(self, fault: NameFault, offset: int) -> GradoptError:
+        """A NameFault with the place of the other value."""
+        other = fault.other
+        place: AnyLocation | None = None
+        if isinstance(other, BlockArgument):
+            place = other.location
+        elif other is not None and other.defining_op is not None:
+            place = other.defining_op.location
+        elif other is not None and other.users:
+            place = next(iter(other.users)).location
+        return self.fail(offset, fault.message, [(place, fault.note)] if place is not None and fault.note else ())
+
+    # --- regions
+
+    def build(self, items: list[Any]) -> Operation:
+        """The module of a file: its only operation if that is a module, else one around all of them."""
+        holder = ModuleOp.empty()
+        holder.location = SourceLocation(self.source, 0)
+        syntax = OpSyntax(0, "module", "builtin.module", None, [], [], None, None,
+                          [[BlockSyntax(-1, None, [], items)]], None, None, None)
+        stack = [self._enter(holder, syntax, 0, Scope(), None)]
+        while stack:
+            frame = stack[-1]
+            item = frame.next_item()
+            if item is None:
+                stack.pop()
+                self._leave(frame)
+                if frame.index + 1 < len(frame.item.regions):
+                    stack.append(self._enter(frame.op, frame.item, frame.index + 1, frame.outer, frame.target))
+                elif frame.target is not None:
+                    self._complete(frame.op, frame.item, frame.outer)
+                    frame.target.append(frame.op)
+                continue
+            assert frame.block is not None
+            if not isinstance(item, OpSyntax):
+                self._flat(item, frame)
+                continue
+            op = self._operation(item, frame.scope)
+            if item.regions:
+                stack.append(self._enter(op, item, 0, frame.scope, frame.block))
+            else:
+                self._complete(op, item, frame.scope)
+                frame.block.append(op)
+        first = holder.regions[0].blocks[0].first
+        if first is not None and first.next is None and first.name == "builtin.module":
+            return first.detach()
+        return holder
+
+    def _enter(self, op: Operation, item: OpSyntax, index: int, outer: Scope, target: Block | None) -> Frame:
+        """Makes the blocks of a region, so that names of blocks and arguments are known before they are used."""
+        scope = Scope(None if op.has_trait(ISOLATED) else outer)
+        region = op.regions[index]
+        region.blocks.clear()
+        pending = []
+        for position, syntax in enumerate(item.regions[index]):
+            block = region.add_block(Block())
+            arguments = syntax.arguments
+            if item.form == "func" and position == 0:
+                assert item.properties is not None
+                arguments = [(token, type, place) for token, type, _, place in item.properties["parameters"]]
+            if syntax.name is not None:
+                if syntax.name in scope.blocks:
+                    raise self.fail(syntax.offset, f"redefinition of block '{syntax.name}'")
+                scope.blocks[syntax.name] = block
+            for token, type, place in arguments:
+                argument = block.add_argument(type, _hint(token), self._location(place, token.start_pos))
+                self._define(scope, str(token)[1:], argument, token.start_pos)
+            pending.append((block, syntax))
+        return Frame(op, item, index, scope, outer, target, pending)
+
+    def _leave(self, frame: Frame) -> None:
+        """Every name used in an isolated region must be defined by now."""
+        if frame.scope.outer is None and frame.scope.forward:
+            name, (_, offset) = next(iter(frame.scope.forward.items()))
+            raise self.fail(offset, f"use of undeclared SSA value name '%{name}'{near_miss(name, frame.scope.values)}")
+
+    def _define(self, scope: Scope, name: str, value: Value, offset: int) -> None:
+        try:
+            scope.define(name, value)
+        except NameFault as fault:
+            raise self.name_fault(fault, offset) from None
+
+    def _location(self, place: Place | None, offset: int) -> AnyLocation:
+        if place is None:
+            return SourceLocation(self.source, offset)
+        try:
+            return resolve_place(place, self.callbacks.location_aliases)
+        except SyntaxFault as fault:
+            raise self.fail(fault.offset, fault.message) from None
+
+    # --- operations
+
+    def _class(self, name: str, item: OpSyntax) -> type[Operation] | None:
+        """The class of an op; None for one that is kept as it is. Raises GradoptError."""
+        if name in self.classes:
+            return self.classes[name]
+        cls = operation_class(name)
+        if cls is None:
+            prefix = name.split(".", 1)[0]
+            dialect = find_dialect(prefix)
+            if dialect is not None:
+                raise self.fail(item.offset, f"dialect '{prefix}' has no operation '{name}'{near_miss(name, dialect.operations)}")
+            if item.form == "pretty":
+                raise self.fail(item.offset, f"custom op '{name}' is unknown{self._suggest(name)}")
+            if not self.allow_unregistered:
+                raise self.fail(item.offset, f"operation '{name}' belongs to no registered dialect{self._suggest(name)} "
+                                             "(--allow-unregistered-dialect keeps it as it is)")
+        self.classes[name] = cls
+        return cls
+
+    def _suggest(self, name: str) -> str:
+        known = [*SHORT_NAMES, "module", "func.func"]
+        for dialect_name in dialect_names():
+            dialect = find_dialect(dialect_name)
+            if dialect is not None:
+                known += dialect.operations
+        return near_miss(name, known)
+
+    def _operation(self, item: OpSyntax, scope: Scope) -> Operation:
+        if item.form == "func":
+            return self._function(item)
+        name = SHORT_NAMES.get(item.name, item.name)
+        cls = self._class(name, item)
+        operand_types, result_types = self._types(item, cls)
+        operands = self._operands(item.operands, operand_types, scope, item)
+        properties, attributes = self._attributes(item, cls)
+        if item.callee is not None:
+            key = "sym_name" if item.form == "module" else "callee"
+            properties[key] = StringAttr(item.callee) if item.form == "module" else SymbolRefAttr(item.callee)
+        successors = [self._successor(entry, scope, operands) for entry in item.successors]
+        from gradopt.ir.operation import Region
+
+        regions = [Region() for _ in item.regions]
+        location = self._location(item.location, item.offset)
+        arguments = (operands, result_types or (), properties, attributes, regions, successors, location)
+        op: Operation = UnregisteredOp(name, *arguments) if cls is None else cls(*arguments)
+        if item.form == "module":
+            op.attributes = attributes
+        return op
+
+    def _types(self, item: OpSyntax, cls: type[Operation] | None) -> tuple[list[Type] | None, list[Type] | None]:
+        """(operand types or None, result types or None) as they are written."""
+        types = item.types
+        if types is None:
+            return None, [] if item.form == "module" else None
+        if item.form == "generic":
+            return types
+        if len(types) == 1 and isinstance(types[0], FunctionType):
+            return list(types[0].inputs), list(types[0].results)
+        bound = sum(count for _, count in item.results) if item.results else len(cls.definition.results) if cls is not None else 0
+        if len(types) == 1:
+            return [types[0]] * len(item.operands), [types[0]] * bound
+        return list(types), []
+
+    def _operands(self, tokens: list[Any], types: list[Type] | None, scope: Scope, item: OpSyntax) -> list[Value]:
+        if types is not None and len(types) != len(tokens):
+            raise self.fail(item.offset, f"expected {len(tokens)} operand types but had {len(types)}")
+        values = []
+        for index, token in enumerate(tokens):
+            try:
+                values.append(scope.use(str(token)[1:], None if types is None else types[index], token.start_pos))
+            except NameFault as fault:
+                raise self.name_fault(fault, token.start_pos) from None
+        return values
+
+    def _successor(self, entry: Any, scope: Scope, operands: list[Value]) -> Block:
+        token, _, _ = entry
+        block = scope.blocks.get(str(token))
+        if block is None:
+            raise self.fail(token.start_pos, f"reference to an undefined block '{token}'")
+        return block
+
+    def _attributes(self, item: OpSyntax, cls: type[Operation] | None) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
+        """(properties, discardable attributes). Declared attributes may stand in either place."""
+        own, loose = item.properties or {}, item.attributes or {}
+        if cls is None:
+            return self._resolved(own), self._resolved(loose)
+        declared = cls.definition.attributes
+        if not own and not loose:
+            return dict(cls.definition.defaults), {}
+        properties, attributes = dict(cls.definition.defaults), {}
+        for name, value in {**loose, **own}.items():
+            if name in declared:
+                properties[name] = value
+            elif "." in name or (cls.name.split(".")[0] in ("builtin", "func") and name not in own):
+                attributes[name] = value
+            else:
+                raise self.fail(item.offset, f"'{cls.name}' op has no attribute '{name}'{near_miss(name, declared)}")
+        return self._resolved(properties), self._resolved(attributes)
+
+    def _resolved(self, entries: dict[str, Any]) -> dict[str, Attribute]:
+        for name, value in entries.items():
+            if isinstance(value, Place):
+                entries = {**entries, name: resolve_place(value, self.callbacks.location_aliases)}
+        return entries
+
+    def _function(self, item: OpSyntax) -> Operation:
+        assert item.properties is not None
+        parameters, results = item.properties["parameters"], item.properties["results"]
+        type = FunctionType(tuple(entry[1] for entry in parameters), tuple(entry[0] for entry in results))
+        properties: dict[str, Attribute] = {"sym_name": StringAttr(item.callee), "function_type": TypeAttr(type)}
+        if item.properties["visibility"] not in (None, "public"):
+            properties["sym_visibility"] = StringAttr(item.properties["visibility"])
+        for name, extras in (("arg_attrs", [entry[2] for entry in parameters]), ("res_attrs", [entry[1] for entry in results])):
+            if any(extras):
+                properties[name] = ArrayAttr(tuple(DictionaryAttr(tuple((extra or {}).items())) for extra in extras))
+        if item.regions and any(entry[0] is None for entry in parameters):
+            raise self.fail(item.offset, "expected a name for each argument of a function with a body")
+        from gradopt.ir.operation import Region
+
+        cls = operation_class("func.func")
+        assert cls is not None
+        if not item.regions and "sym_visibility" not in properties:
+            pass  # the verifier reports a public declaration
+        return cls([], [], properties, dict(item.attributes or {}), [Region()], (), self._location(item.location, item.offset))
+
+    def _complete(self, op: Operation, item: OpSyntax, scope: Scope) -> None:
+        """Result types that follow from operands and regions, and the names of the results."""
+        if item.types is None and item.form == "pretty":
+            self._infer(op, item)
+        self._bind(op, item.results, scope, item.offset)
+
+    def _infer(self, op: Operation, item: OpSyntax) -> None:
+        definition = op.definition
+        if definition.can_infer:
+            try:
+                if definition.is_flat and len(op.operands) != len(definition.operands):
+                    raise InvalidOperation(f"takes {definition.operand_count_text()}, found {len(op.operands)}")
+                for name, field in definition.attributes.items():
+                    value = op.properties.get(name)
+                    if value is None and not field.optional and field.default is None:
+                        raise InvalidOperation(f"requires attribute '{name}'")
+                    if value is not None and field.kind.read(value) is None:
+                        raise InvalidOperation(f"attribute '{name}' must be {field.kind.name}, found {value.text}")
+                attach_results(op, op.infer())  # type: ignore[attr-defined]
+            except InvalidOperation as invalid:
+                raise self.fail(item.offset, f"'{op.name}' op {invalid.message}", invalid.notes) from None
+        elif definition.results:
+            raise self.fail(item.offset, f"'{op.name}' op needs its types: they do not follow from its operands")
+
+    def _bind(self, op: Operation, results: list[Any] | None, scope: Scope, offset: int) -> None:
+        if not results:
+            return
+        total = sum(count for _, count in results)
+        if total != len(op.results):
+            raise self.fail(offset, f"operation defines {len(op.results)} results but was provided {total} to bind")
+        position = 0
+        for token, count in results:
+            name, hint = str(token)[1:], _hint(token)
+            for index in range(count):
+                value = op.results[position]
+                if count == 1:
+                    value.name = hint
+                    self._define(scope, name, value, token.start_pos)
+                if count > 1:
+                    self._define(scope, f"{name}#{index}", value, token.start_pos)
+                position += 1
+
+    # --- lines that one regular expression reads
+
+    def _flat(self, token: Any, frame: Frame) -> None:
+        match = _FLAT.match(token)
+        assert match is not None and frame.block is not None
+        result, name, operand_text, type_text = match.groups()
+        offset = token.start_pos
+        item = OpSyntax(offset, "pretty", name, None, [], [], None, None, [], None, None, None)
+        cls = self._class(SHORT_NAMES.get(name, name), item)
+        assert cls is not None
+        names = [part.strip()[1:] for part in operand_text.split(",")]
+        inputs, outputs = self._flat_signature(type_text, offset + match.start(4), len(names), cls)
+        scope = frame.scope
+        operands = []
+        for index, operand in enumerate(names):
+            value = scope.values.get(operand)
+            if value is None or value.type is not inputs[index]:
+                try:
+                    value = scope.use(operand, inputs[index], offset)
+                except NameFault as fault:
+                    raise self.name_fault(fault, offset + str(token).index("%" + operand, match.start(3))) from None
+            operands.append(value)
+        op = cls(operands, outputs, dict(cls.definition.defaults), {}, (), (), SourceLocation(self.source, offset))
+        if len(op.results) != 1:
+            raise self.fail(offset, f"operation defines {len(op.results)} results but was provided 1 to bind")
+        value = op.results[0]
+        value.name = None if result.isdigit() else result
+        self._define(scope, result, value, offset)
+        frame.block.append(op)
+
+    def _flat_signature(self, text: str, offset: int, count: int, cls: type[Operation]) -> tuple[list[Type], list[Type]]:
+        found = self.flat_types.get(text)
+        if found is None:
+            try:
+                type = self.callbacks.reader.read(text)
+            except TypeSyntaxError as error:
+                raise self.fail(offset + error.offset, error.message) from None
+            found = (list(type.inputs), list(type.results)) if isinstance(type, FunctionType) else (None, type)
+            self.flat_types[text] = found
+        inputs, outputs = found
+        if inputs is None:
+            assert isinstance(outputs, Type)
+            return [outputs] * count, [outputs]
+        if len(inputs) != count:
+            raise self.fail(offset, f"expected {count} operand types but had {len(inputs)}")
+        assert isinstance(outputs, list)
+        return inputs, outputs
+
+
+def _hint(token: Any) -> str | None:
+    """The name of a value, unless it is a number."""
+    name = str(token)[1:].split("#")[0]
+    return None if name.isdigit() else name

@@ -1,0 +1,85 @@
+"""The parser's tables: built from the grammar, and kept in the user's cache folder so that the next process only loads them.
+
+The file is JSON (lark's own serialised form), named by a hash of the grammar and of lark's version, and written beside its place
+before it is renamed. A file that cannot be read is built again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+__all__ = ["cache_folder", "load_parser"]
+
+OPTIONS: dict[str, Any] = {"start": ["start", "attribute", "type"], "parser": "lalr", "lexer": "contextual", "maybe_placeholders": True, "propagate_positions": False}
+
+
+def cache_folder() -> Path | None:
+    """The user's own folder for tables (mode 0700), or None where there is no safe one."""
+    root = os.environ.get("GRADOPT_CACHE_DIR")
+    if root:
+        folder = Path(root) / "tables"
+    elif sys.platform == "win32":
+        folder = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "gradopt" / "tables"
+    else:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradopt" / "tables"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = folder.stat()
+        if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+            return None
+    except (OSError, RuntimeError):
+        return None
+    return folder
+
+
+def load_parser(grammar: Path, callbacks: Any) -> Any:
+    """A Lark object for the grammar file whose rules call the methods of `callbacks`."""
+    import lark
+
+    text = grammar.read_text(encoding="utf-8")
+    key = hashlib.sha256(f"{lark.__version__}|{sys.version_info[:2]}|{OPTIONS}|{text}".encode()).hexdigest()[:32]
+    folder = cache_folder()
+    path = None if folder is None else folder / f"{key}.json"
+    if path is not None and path.exists():
+        with contextlib.suppress(Exception):  # damaged: built again below
+            return _restore(path, callbacks)
+    parser = lark.Lark(text, transformer=callbacks, **OPTIONS)
+    if path is not None:
+        with contextlib.suppress(OSError, TypeError, ValueError):
+            _store(parser, path)
+    return parser
+
+
+def _store(parser: Any, path: Path) -> None:
+    from lark.lexer import TerminalDef
+    from lark.grammar import Rule
+
+    data, memo = parser.memo_serialize([TerminalDef, Rule])
+    text = json.dumps({"data": data, "memo": memo}, separators=(",", ":"))
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+def _restore(path: Path, callbacks: Any) -> Any:
+    import lark
+
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    return lark.Lark._load_from_dict(_integer_keys(stored["data"]), _integer_keys(stored["memo"]), transformer=callbacks)
+
+
+def _integer_keys(value: Any) -> Any:
+    """JSON turns the tables' integer keys into strings: turned back."""
+    if isinstance(value, dict):
+        return {int(key) if key.lstrip("-").isdigit() else key: _integer_keys(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_integer_keys(item) for item in value]
+    return value
