@@ -277,15 +277,15 @@ class CholeskyOp(Operation):
         import numpy as np
 
         wide = widen(a)
-        matrices = wide.reshape(-1, *a.shape[-2:])
-        out = np.empty_like(matrices)
-        for index, matrix in enumerate(matrices):
+        out = np.empty_like(wide)
+        for index in np.ndindex(*a.shape[:-2]):
+            matrix = wide[index]
             lower = np.tril(matrix)
             try:
                 out[index] = np.linalg.cholesky(lower + np.tril(matrix, -1).T)
             except np.linalg.LinAlgError:
                 out[index] = np.tril(np.full_like(matrix, np.nan))
-        return out.reshape(a.shape).astype(a.dtype)
+        return out.astype(a.dtype)
 
 
 class TriangularSolveOp(Operation):

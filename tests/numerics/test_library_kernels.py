@@ -172,3 +172,48 @@ def test_check_reports_message_values_and_place():
         with pytest.raises(GradoptRuntimeError) as caught:
             run(*arguments)
         assert text in str(explained(caught.value, run.program.checks))
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("batch, size", [((), 1), ((), 5), ((3,), 4), ((2, 3), 33), ((), 150), ((0,), 3), ((2,), 0)])
+def test_cholesky(element, batch, size):
+    type = tensor((*batch, size, size), element)
+    root = RNG.standard_normal((*batch, size, size)) / max(size, 1) ** 0.5
+    a = (root @ np.swapaxes(root, -1, -2) + 2 * np.eye(size)).astype(numpy_dtype(element))
+    a += np.triu(np.full((size, size), 7), 1).astype(a.dtype)  # the upper triangle is not read
+    check([type], lambda b, a: b.prim.cholesky(a), [a], 4 * ROUNDING[element.text])
+
+
+def test_cholesky_of_an_indefinite_matrix_is_nan():
+    a = np.stack([np.eye(4), np.diag([1.0, -1, 1, 1]), np.full((4, 4), np.nan), 2 * np.eye(4)]).astype(np.float32)
+    check([tensor(a.shape, F32)], lambda b, a: b.prim.cholesky(a), [a], 1e-6)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("batch, size, columns", [((), 1, 1), ((), 5, 3), ((3,), 4, 2), ((2, 3), 17, 40), ((), 60, 300), ((0,), 3, 2),
+                                                  ((2,), 0, 3), ((2,), 3, 0)])
+def test_triangular_solve(element, batch, size, columns):
+    types = [tensor((*batch, size, size), element), tensor((*batch, size, columns), element)]
+    a, y = (random_array(RNG, type) for type in types)
+    a = (a / max(size, 1) + 2 * np.eye(size)).astype(a.dtype)
+    for lower in (False, True):
+        for transpose in (False, True):
+            check(types, lambda b, a, y: b.prim.triangular_solve(a, y, lower=lower, transpose=transpose), [a, y],
+                  10 * ROUNDING[element.text])
+
+
+def test_triangular_solve_with_a_zero_on_the_diagonal():
+    a, y = np.array([[2, 9, 9], [1, 0, 9], [0, 0, 4]], np.float32), np.array([[2, 0], [5, 0], [8, 4]], np.float32)
+    check([tensor((3, 3), F32), tensor((3, 2), F32)], lambda b, a, y: b.prim.triangular_solve(a, y), [a, y], 1e-6)
+
+
+@pytest.mark.parametrize("kernel, strides, padding, dilation, shape", [
+    ([2, 3], [1, 1], [[0, 0], [0, 0]], [1, 1], (2, 3, 6, 7)), ([3, 3], [2, 1], [[1, 0], [2, 1]], [1, 2], (2, 5, 7, 9)),
+    ([1, 1], [3, 3], [[0, 0], [0, 0]], [1, 1], (1, 2, 4, 4)), ([2, 2], [2, 2], [[0, 0], [0, 0]], [1, 1], (3, 300, 5, 5)),
+    ([2, 2], [1, 1], [[0, 0], [0, 0]], [1, 1], (0, 3, 4, 4))])
+@pytest.mark.parametrize("element", [F16, F32, F64, I32])
+def test_fold(element, kernel, strides, padding, dilation, shape):
+    counts = [(shape[a + 2] + sum(padding[a]) - dilation[a] * (kernel[a] - 1) - 1) // strides[a] + 1 for a in range(2)]
+    rows = tensor((shape[0] * counts[0] * counts[1], shape[1] * kernel[0] * kernel[1]), element)
+    check([rows], lambda b, y: b.create("prim.fold", [y], [tensor(shape, element)], kernel=kernel, strides=strides, padding=padding,
+                                        dilation=dilation).results, [random_array(RNG, rows)], 2 * ROUNDING.get(element.text, 0))
