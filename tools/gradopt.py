@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gradopt.ir.diagnostics import Diagnostic, GradoptError, render
 from gradopt.ir.locations import Source
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 OK, WRONG_INPUT, WRONG_USAGE, INTERNAL_ERROR = 0, 1, 2, 3
-
-
-class Chunk(NamedTuple):
-    """A part of the input that stands for itself: its text with newlines before it, so that its lines keep their numbers."""
-
-    source: Source
-    text: str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -126,21 +119,18 @@ class Run:
             sys.stderr.write(f"Pass Manager with {len(items)} passes:\nbuiltin.module({pipeline_text(items)})\n")
         return items
 
-    def _chunks(self, text: str) -> list[Chunk]:
+    def _chunks(self, text: str) -> list[Source]:
         """The parts of a split input; lines keep their numbers."""
         marker = self.options["split_input_file"]
         if not marker:
-            return [Chunk(Source(self.name, text), text)]
-        chunks, start, lines = [], 0, text.split("\n")
-        for row in [*(row for row, line in enumerate(lines) if line.strip() == marker), len(lines)]:
-            part = "\n".join(lines[start:row])
-            chunks.append(Chunk(Source(self.name, part, start + 1), part))
-            start = row + 1
-        return chunks
+            return [Source(self.name, text)]
+        from gradopt.parser import split_input
+
+        return split_input(text, self.name, marker)
 
     # --- one chunk
 
-    def _process(self, chunk: Chunk, items: Sequence[Item]) -> str | None:
+    def _process(self, chunk: Source, items: Sequence[Item]) -> str | None:
         """The output for a chunk; None where something was wrong (which has been reported)."""
         before = len(self.diagnostics or ())
         try:
@@ -161,7 +151,7 @@ class Run:
             self._check_expectations(chunk, self.diagnostics[before:])
         return output
 
-    def _transform(self, chunk: Chunk, items: Sequence[Item]) -> str:
+    def _transform(self, chunk: Source, items: Sequence[Item]) -> str:
         module = self._parse(chunk)
         if self.options["run_reproducer"]:
             items = self._build(self._stored_pipeline(module))
@@ -172,14 +162,13 @@ class Run:
         with self._timed("Output"):
             return self._print(module)
 
-    def _parse(self, chunk: Chunk) -> Operation:
+    def _parse(self, chunk: Source) -> Operation:
         import gradopt.dialects  # noqa: F401  (registers them)
         from gradopt.ir.verifier import verify
         from gradopt.parser import parse_module
 
         with self._timed("Parser"):
-            module = parse_module("\n" * (chunk.source.first_line - 1) + chunk.text, self.name,
-                                  allow_unregistered=self.options["allow_unregistered_dialect"])
+            module: Operation = parse_module(chunk, allow_unregistered=self.options["allow_unregistered_dialect"])
         with self._timed("Verifier"):
             diagnostics = verify(module)
         if diagnostics:
@@ -234,14 +223,14 @@ class Run:
         else:
             sys.stderr.write(render(diagnostic, color=self.color) + "\n")
 
-    def _check_expectations(self, chunk: Chunk, found: Sequence[Diagnostic]) -> None:
+    def _check_expectations(self, chunk: Source, found: Sequence[Diagnostic]) -> None:
         from gradopt.tools.expectations import unmet
 
-        for diagnostic in unmet(chunk.source, found, self.options["verify_diagnostics"] == "only-expected"):
-            sys.stderr.write(render(diagnostic, [chunk.source], color=self.color) + "\n")
+        for diagnostic in unmet(chunk, found, self.options["verify_diagnostics"] == "only-expected"):
+            sys.stderr.write(render(diagnostic, [chunk], color=self.color) + "\n")
             self.status = max(self.status, WRONG_INPUT)
 
-    def _internal_error(self, chunk: Chunk, items: Sequence[Item], error: Exception) -> None:
+    def _internal_error(self, chunk: Source, items: Sequence[Item], error: Exception) -> None:
         import traceback
 
         sys.stderr.write(f"{self.name}: internal error: {error if type(error).__name__ == 'InternalError' else repr(error)}\n")
@@ -249,7 +238,7 @@ class Run:
         self._reproduce(chunk, items, self.options["crash_reproducer"] or "gradopt-reproducer.ir",
                         "".join(traceback.format_exception(type(error), error, error.__traceback__)))
 
-    def _reproduce(self, chunk: Chunk, items: Sequence[Item], path: str | None, trace: str | None) -> None:
+    def _reproduce(self, chunk: Source, items: Sequence[Item], path: str | None, trace: str | None) -> None:
         """Leaves the chunk and the pipeline in a file (if one is asked for), from which `--run-reproducer` starts again."""
         if not path:
             return

@@ -51,8 +51,8 @@ class LicmPass(Pass):
         func.func @f(%c: tensor<4xf32>, %k: tensor<4xf32>) -> tensor<4xf32> {
           %e = prim.exp %k : tensor<4xf32>
           %r = prim.scan %c, %k, %e {length = 8, num_carry = 1} ({
-          ^bb0(%a: tensor<4xf32>, %b: tensor<4xf32>, %e2: tensor<4xf32>):
-            %s = prim.add %a, %e2 : tensor<4xf32>
+          ^bb0(%a: tensor<4xf32>, %b: tensor<4xf32>, %e_1: tensor<4xf32>):
+            %s = prim.add %a, %e_1 : tensor<4xf32>
             prim.yield %s : tensor<4xf32>
           }) : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
           return %r : tensor<4xf32>
