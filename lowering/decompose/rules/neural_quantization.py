@@ -15,7 +15,6 @@ from gradopt.ir.types import UI32
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.helpers import cast_to, expand_axes, full_like, size_operands
 from gradopt.lowering.decompose.neural import (
-    absolute_below,
     compare,
     constant_times,
     product_of,
@@ -52,7 +51,8 @@ def fake_quantize(b: Builder, op: Any) -> Value:
     step = step_of(b, op, x)
     level = b.prim.round(b.prim.div(x, step))
     value = b.prim.stop_gradient(b.prim.mul(limited(b, level, op.largest), step))
-    carrier = zero_where(b, absolute_below(b, x, math.inf), straight_through(b, op, x, step, level))
+    infinite = compare(b, b.prim.abs(x), "eq", math.inf)  # inf - inf is not 0; NaN stays NaN anyway
+    carrier = select_constant(b, infinite, 0, straight_through(b, op, x, step, level))
     carried = b.prim.sub(carrier, b.prim.stop_gradient(carrier))
     return cast_to(b, b.prim.add(value, carried), tensor_type(op.x).element)
 

@@ -1,9 +1,9 @@
 """Writes neural_reference.npz: values and gradients of the neural-network ops as PyTorch computes them in float64.
 
-Run by hand with PyTorch 2.13 installed (`pip install torch==2.13.0`): `python tests/numerics/make_torch_reference.py`.
-The tests read the file only (`read_reference` in neural_support.py). A case holds: `text` (one op, operands %0 %1 …),
-`in0 …`, `out0 …`, `dout0 …` (random cotangents of the float results), and `grad0 …` for the operands that PyTorch
-differentiates.
+Run by hand with PyTorch 2.13 installed (`pip install torch==2.13.0`): `python
+tests/numerics/neural/make_torch_reference.py`. The tests read the file only (`read_reference` in neural_support.py). A
+case holds: `text` (one op, operands %0 %1 …), `in0 …`, `out0 …`, `dout0 …` (random cotangents of the float results),
+and `grad0 …` for the operands that PyTorch differentiates.
 """
 
 from __future__ import annotations
