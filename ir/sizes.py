@@ -7,10 +7,12 @@ with all three alike: `h + 2 * pad`, `size.floordiv(stride)`; whatever touches `
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeAlias, Union
 
-__all__ = ["UNKNOWN", "Size", "SizeExpression", "UnknownSize", "add", "ceildiv", "floordiv", "mod", "multiply",
+__all__ = ["UNKNOWN", "Size", "SizeExpression", "UnknownSize", "add", "assumed_equal", "ceildiv", "floordiv", "mod", "multiply",
            "named_size", "parse_size", "product", "provably_different", "provably_equal", "subtract"]
 
 # An atom is a name, or ("floordiv" | "mod", numerator expression, denominator expression or int).
@@ -253,11 +255,32 @@ def provably_equal(left: Size, right: Size) -> bool:
     return not isinstance(left, UnknownSize) and not isinstance(right, UnknownSize) and left == right
 
 
+_assumed: ContextVar[list[tuple[Size, Size]] | None] = ContextVar("assumed", default=None)
+
+
 def provably_different(left: Size, right: Size) -> bool:
-    """True where the two sizes differ whatever the names stand for (their difference is a non-zero constant)."""
+    """True where the two sizes differ whatever the names stand for (their difference is a non-zero constant).
+
+    Whoever asks is about to rely on their being equal; `assumed_equal` lists what is relied on without proof."""
     if isinstance(left, UnknownSize) or isinstance(right, UnknownSize) or left == right:
         return False
-    return isinstance(subtract(left, right), int)
+    if isinstance(subtract(left, right), int):
+        return True
+    found = _assumed.get()
+    if found is not None:
+        found.append((left, right))
+    return False
+
+
+@contextmanager
+def assumed_equal() -> Iterator[list[tuple[Size, Size]]]:
+    """Collects the pairs of sizes that type rules inside the `with` block rely on being equal."""
+    found: list[tuple[Size, Size]] = []
+    token = _assumed.set(found)
+    try:
+        yield found
+    finally:
+        _assumed.reset(token)
 
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w$.]*)|([()+*-]))")

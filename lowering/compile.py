@@ -89,6 +89,7 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
                    pipeline: str | None = None) -> tuple[Operation, Operation, dict[str, float]]:
     """(a new module in which `entry` is made of kernels, that function, seconds a pass)."""
     from gradopt.lowering.fuse.program import fuse_block
+    from gradopt.lowering.naming import name_sizes
     from gradopt.lowering.passes import run_passes
 
     timings: dict[str, float] = {}
@@ -110,6 +111,8 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
     if function is None or not function.regions or not function.regions[0].blocks:
         raise GradoptError.at(module.location, f"there is no function '@{entry}' with a body{near_miss(entry, symbols(module))}")
     keep_only(module, function)
+    run("inline")
+    name_sizes(function)
     for passes in (pipeline or DEFAULT_PIPELINE).split(";"):
         run(passes)
     start = time.perf_counter()
@@ -118,7 +121,7 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
     return module, function, timings
 
 
-DEFAULT_PIPELINE = "inline;decompose;canonicalize;cse;dce"
+DEFAULT_PIPELINE = "decompose;canonicalize;cse;dce"
 
 
 def keep_only(module: Operation, function: Operation) -> None:

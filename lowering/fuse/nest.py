@@ -83,6 +83,7 @@ class NestWriter:
         self.outer = Builder(self.block, location=self.location)
         self._body()
         self.outer.insert(make_operation(YieldOp, [], {}, ()))
+        self._declare_sizes()
         self._order_arguments(len(types))
         inputs = [self.storage(value) for value in slots.inputs]
         op = builder.create(NestOp, inputs, [value.type for value in outputs], [region],
@@ -100,6 +101,19 @@ class NestWriter:
         self.block.arguments = ordered  # type: ignore[assignment]
         for position, argument in enumerate(ordered):
             argument.index = position  # type: ignore[attr-defined]
+
+    def _declare_sizes(self) -> None:
+        """Every named size that the loops, the product or the partial results mention becomes a parameter."""
+        sizes: list[Size] = [size for _, size in (*self.schedule.outer, *self.schedule.inner)]
+        if self.cluster.gemm is not None:
+            for group in self.gemm_operands(self.cluster.gemm)[2].values():
+                sizes += group
+        for partial in self.accumulated.values():
+            assert isinstance(partial.type, TensorType)
+            sizes += partial.type.dims[1:]
+        for size in sizes:
+            for name in sorted(index_names(size)):
+                self._name_value(name)
 
     def _slots(self) -> Slots:
         """The inputs: every value that a load of this cluster takes from memory."""

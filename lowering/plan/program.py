@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradopt.dialects.kernel import NestOp
+from gradopt.ir.attributes import ArrayAttr
 from gradopt.ir.declare import TERMINATOR
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.locations import file_position
@@ -15,6 +16,7 @@ from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import LIBRARY, Launch
 from gradopt.lowering.codegen.nest import nest_source
 from gradopt.lowering.fuse.roots import ALIASES, storage_base
+from gradopt.lowering.naming import SIZE_CHECKS
 from gradopt.lowering.native.program import Argument, Buffer, Constant, Instruction, KernelSource, Program, Result, Run, SizeLike
 from gradopt.lowering.native.program import SizeRef, Temporary
 from gradopt.lowering.plan.checks import RuntimeCheck
@@ -52,6 +54,7 @@ class ProgramMaker:
         terminator = self.block.last
         assert terminator is not None and terminator.has_trait(TERMINATOR)
         self._declare_results(terminator)
+        self._check_sizes()
         self.operations(self.block)
         arena = self._place_temporaries()
         return Program(self.name, self.kernels, self.sizes.entries, self.buffers, self.instructions, arena, self.scratch,
@@ -69,6 +72,19 @@ class ProgramMaker:
             type = tensor_of(argument, self.function)
             self.index[argument] = len(self.buffers)
             self.buffers.append(Argument(type.element.text, self._shape(type), argument.name or f"arg{argument.index}"))
+
+    def _check_sizes(self) -> None:
+        """Pairs of sizes that the function relies on being equal, where no name says so."""
+        pairs = self.function.attributes.get(SIZE_CHECKS)
+        for pair in pairs.elements if isinstance(pairs, ArrayAttr) else ():
+            left, right = (element.value for element in pair.elements)  # type: ignore[attr-defined]
+            number = self.check(self.function, f"size {left} must be equal to size {right}")
+            source = ("def kernel(lo, hi, context):\n"
+                      "    if parameter(context, 0) != parameter(context, 1):\n"
+                      "        return report(context, parameter(context, 2), parameter(context, 0), parameter(context, 1))\n"
+                      "    return 0\n")
+            self.launch_sizes(self.function, Launch(source, 1, 1, []), [self.sizes.like(parse_size(left)),
+                                                                     self.sizes.like(parse_size(right)), number])
 
     def _declare_results(self, terminator: Operation) -> None:
         for position, operand in enumerate(terminator.operands):
