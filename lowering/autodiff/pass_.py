@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from gradopt.ir.attributes import StringAttr
@@ -61,6 +64,12 @@ class AutodiffPass(Pass):
     split: bool = option(False, "write a forward and a backward function instead of one")
 
     def run(self, op: Operation, context: PassContext) -> None:
+        """Lowers the requests, then differentiates what the options ask for."""
+        with paused_collection():
+            self.differentiate_module(op, context)
+
+    def differentiate_module(self, op: Operation, context: PassContext) -> None:
+        """The pass itself."""
         state = State(op)
         requested = lower_requests(state)
         for function in self.functions(state, implicit=not requested):
@@ -93,6 +102,19 @@ class AutodiffPass(Pass):
             run_task(split_function(state, function, wrt))
         else:
             run_task(derive_function(state, function, self.mode, wrt, f"{name}_{self.mode}"))
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Pauses the collector of cyclic garbage: everything that the pass makes is kept, and looking through it again and again would
+    take longer than making it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def is_public(function: Operation) -> bool:

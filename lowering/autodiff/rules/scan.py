@@ -115,7 +115,7 @@ def scan_tangents(context: ForwardContext, op: Any, *tangents: Value | None) -> 
     order: list[int | Value] = []
     for group in groups:
         order += [*group, *(op.body.block.arguments[index] for index in group if index in moving)]
-    jvp = yield body_jvp(context, op, order, moving, num_carry)
+    jvp, flags = yield body_jvp(context, op, order, moving, num_carry)
     builder = Builder(before=jvp.terminator, location=context.builder.location)
     yields = jvp.terminator.operands
     carries = [index for index in moving if index < num_carry]
@@ -128,28 +128,30 @@ def scan_tangents(context: ForwardContext, op: Any, *tangents: Value | None) -> 
     moving_xs = sum(1 for index in moving if index >= first_x)
     both = forward.create(op.name, operands, regions=[jvp.region], length=op.length, num_carry=num_carry + len(carries),
                           num_xs=op.num_xs + moving_xs, reverse=op.reverse, checkpoints=op.checkpoints)
-    return split_results(context, op, both, num_carry, carries, ys, jvp)
+    masked = {index: flags[moving.index(index)] for index in carries}
+    for index in ys:
+        derivative = jvp.derivatives[index]
+        masked[index] = derivative is not None and derivative.masked
+    return split_results(context, op, both, num_carry, carries, masked)
 
 
-def split_results(context: ForwardContext, op: Any, both: Operation, num_carry: int, carries: Sequence[int], ys: Sequence[int],
-                  jvp: RegionDerivative) -> list[Derivative | None]:
-    """Takes the results of a scan of values and tangents apart."""
+def split_results(context: ForwardContext, op: Any, both: Operation, num_carry: int, carries: Sequence[int],
+                  masked: dict[int, bool]) -> list[Derivative | None]:
+    """Takes the results of a scan of values and tangents apart. `masked`: for each result with a tangent its flag."""
     count = len(op.results)
     start = num_carry + len(carries)
     results = both.results
     context.replace_forward([*results[:num_carry], *results[start: start + count - num_carry]])
     found: list[Derivative | None] = [None] * count
-    for position, index in enumerate(carries):
-        found[index] = Derivative(results[num_carry + position], True)
-    for position, index in enumerate(ys):
-        derivative = jvp.derivatives[index]
-        found[index] = Derivative(results[start + count - num_carry + position], derivative is None or derivative.masked)
+    tangents = [*results[num_carry:start], *results[start + count - num_carry:]]
+    for index, value in zip([*carries, *(index for index in masked if index >= num_carry)], tangents):
+        found[index] = Derivative(value, masked[index])
     return found
 
 
 def body_jvp(context: ForwardContext, op: Any, order: Sequence[int | Value], moving: Sequence[int],
-             num_carry: int) -> Task[RegionDerivative]:
-    """The jvp of one step; the flags of the carries as in `body_vjp`."""
+             num_carry: int) -> Task[tuple[RegionDerivative, list[bool]]]:
+    """The jvp of one step, and which tangents may hold masked lanes; a fixpoint for the carries as in `body_vjp`."""
     state = context.state
     flags = [bool(context.flags[index] and context.flags[index].masked) for index in moving]  # type: ignore[union-attr]
     while True:
@@ -161,7 +163,7 @@ def body_jvp(context: ForwardContext, op: Any, order: Sequence[int | Value], mov
         grown = any(index < num_carry and not flag and (d := jvp.derivatives[index]) is not None and d.masked
                     for index, flag in zip(moving, flags))
         if not grown:
-            return jvp
+            return jvp, flags
         flags = [flag or index < num_carry for index, flag in zip(moving, flags)]
 
 
