@@ -150,8 +150,8 @@ class IndexOp(Operation):
 class GemmOp(Operation):
     """Inside a nest: rows lo … hi - 1 (this chunk) of out[batch…, M, N] = lhs * rhs, by one library call a matrix.
 
-    Strides are in elements: lhs element (b, m, k) stands at b·lhs_batch + m·lhs_strides[0] + k·lhs_strides[1] behind `lhs_offset`; one of
-    the two strides is 1. A chunk holds whole matrices where `batch` > 1.
+    Strides are in elements: lhs element (b…, m, k) stands at b·lhs_batch + m·lhs_strides[0] + k·lhs_strides[1] behind offsets[0];
+    one of the two strides is 1. A chunk holds whole matrices where there is a batch.
     """
 
     __slots__ = ()
@@ -159,9 +159,12 @@ class GemmOp(Operation):
     lhs = operand(ANY_TENSOR)
     rhs = operand(ANY_TENSOR)
     out = operand(ANY_TENSOR)
-    sizes = attribute(SIZES, documentation="[batch, M, N, K]")
-    lhs_strides = attribute(SIZES, documentation="[batch, M, K] strides")
-    rhs_strides = attribute(SIZES, documentation="[batch, K, N] strides")
+    batch = attribute(SIZES, default=(), documentation="sizes of the batch axes")
+    sizes = attribute(SIZES, documentation="[M, N, K]")
+    lhs_strides = attribute(SIZES, documentation="[M, K] strides")
+    rhs_strides = attribute(SIZES, documentation="[K, N] strides")
+    lhs_batch = attribute(SIZES, default=(), documentation="a stride for each batch axis")
+    rhs_batch = attribute(SIZES, default=(), documentation="a stride for each batch axis")
     offsets = attribute(SIZES, documentation="first elements of lhs and rhs")
 
 

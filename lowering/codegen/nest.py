@@ -376,27 +376,36 @@ class NestSource:
     # --- matrix products
 
     def _gemm(self, op: GemmOp) -> None:
-        batch, m, n, k = op.sizes
-        (left_batch, left_row, left_column), (right_batch, right_row, right_column) = op.lhs_strides, op.rhs_strides
-        left_offset, right_offset = op.offsets
+        m, n, k = op.sizes
         kind = value_type(op.out.type.element)  # type: ignore[attr-defined]
         function = "sgemm" if kind == "f32" else "dgemm"
         lhs, rhs, out = (self.names[value] for value in (op.lhs, op.rhs, op.out))
-        transpose_left, lda = (0, left_row) if left_column == 1 else (1, left_column)
-        transpose_right, ldb = (0, right_row) if right_column == 1 else (1, right_column)
+        transpose_left, lda = (0, op.lhs_strides[0]) if op.lhs_strides[1] == 1 else (1, op.lhs_strides[1])
+        transpose_right, ldb = (0, op.rhs_strides[0]) if op.rhs_strides[1] == 1 else (1, op.rhs_strides[1])
         size = self.size
-        arguments = f"{size(n)}, {size(k)}, {kind}(1.0)"
-        if batch == 1:
-            first = f"{size(left_offset)} + lo * {size(left_row)}"
-            self.line(f"{function}(context, {transpose_left}, {transpose_right}, hi - lo, {arguments}, offset({lhs}, {first}), "
-                      f"{size(lda)}, offset({rhs}, {size(right_offset)}), {size(ldb)}, {kind}(0.0), "
-                      f"offset({out}, lo * {size(n)}), {size(n)})")
+        left, right = (size(offset) for offset in op.offsets)
+
+        def call(rows: str, left: str, right: str, result: str) -> str:
+            return (f"{function}(context, {transpose_left}, {transpose_right}, {rows}, {size(n)}, {size(k)}, {kind}(1.0), "
+                    f"offset({lhs}, {left}), {size(lda)}, offset({rhs}, {right}), {size(ldb)}, {kind}(0.0), "
+                    f"offset({out}, {result}), {size(n)})")
+
+        if not op.batch:
+            self.line(call("hi - lo", f"{left} + lo * {size(op.lhs_strides[0])}", right, f"lo * {size(n)}"))
             return
         self.line(f"for m in range(index_divide(lo, {size(m)}), index_divide(hi, {size(m)})):")
-        self.line(f"    {function}(context, {transpose_left}, {transpose_right}, {size(m)}, {arguments}, "
-                  f"offset({lhs}, {size(left_offset)} + m * {size(left_batch)}), {size(lda)}, "
-                  f"offset({rhs}, {size(right_offset)} + m * {size(right_batch)}), {size(ldb)}, {kind}(0.0), "
-                  f"offset({out}, m * {size(product([m, n]))}), {size(n)})")
+        self.depth += 1
+        rest = "m"
+        for axis in range(len(op.batch) - 1, -1, -1):
+            number = rest
+            if axis:
+                self.line(f"m{axis} = index_modulo({rest}, {size(op.batch[axis])})")
+                self.line(f"q{axis} = index_divide({rest}, {size(op.batch[axis])})")
+                number, rest = f"m{axis}", f"q{axis}"
+            left += f" + {number} * {size(op.lhs_batch[axis])}"
+            right += f" + {number} * {size(op.rhs_batch[axis])}"
+        self.line(call(size(m), left, right, f"m * {size(product([m, n]))}"))
+        self.depth -= 1
 
 
 # how partial results in memory are combined, elementwise (no reduction over a vector's lanes)

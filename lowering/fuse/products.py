@@ -14,16 +14,16 @@ from gradopt.lowering.fuse.index import split_linear
 from gradopt.lowering.fuse.reading import Reader
 from gradopt.lowering.fuse.roots import view_base
 
-__all__ = ["Operand", "dot_sizes", "is_library_product", "operand_layout", "strided_operands"]
+__all__ = ["Operand", "batch_loops", "dot_groups", "dot_sizes", "is_library_product", "operand_layout", "strided_operands"]
 
 Dims = Callable[[Value], Sequence[Size]]
 
 
 class Operand:
-    """A matrix operand: the stored value, its first element, and the strides of (batch, rows, columns)."""
+    """A matrix operand: the stored value, its first element, the strides of (rows, columns), and one stride a batch axis."""
 
-    def __init__(self, value: Value, offset: Size, strides: tuple[Size, Size, Size]) -> None:
-        self.value, self.offset, self.strides = value, offset, strides
+    def __init__(self, value: Value, offset: Size, strides: tuple[Size, Size], batch: tuple[Size, ...]) -> None:
+        self.value, self.offset, self.strides, self.batch = value, offset, strides, batch
 
 
 def is_library_product(op: Operation) -> bool:
@@ -64,15 +64,16 @@ def operand_layout(value: Value, groups: Sequence[Sequence[int]], dims: Dims, st
     if split is None:
         return None
     coefficients, offset = split
+    batch = tuple(coefficients[names[axis]] for axis in groups[0])
     strides: list[Size] = []
-    for group in groups:
+    for group in groups[1:]:
         wide = [axis for axis in group if sizes[axis] != 1]
         for axis, following in zip(wide, wide[1:]):
             if subtract(coefficients[names[axis]], multiply(coefficients[names[following]], sizes[following])) != 0:
                 return None
         strides.append(coefficients[names[wide[-1]]] if wide else 0)
     rows, columns = (product([sizes[axis] for axis in group]) for group in groups[1:])
-    batch_stride, row_stride, column_stride = strides
+    row_stride, column_stride = strides
     if columns == 1 and rows != 1 and row_stride != 1:
         column_stride = 1 if row_stride != 0 else column_stride
     if rows == 1:
@@ -85,7 +86,22 @@ def operand_layout(value: Value, groups: Sequence[Sequence[int]], dims: Dims, st
     lead, extent = (row_stride, columns) if column_stride == 1 else (column_stride, rows)
     if isinstance(lead, int) and isinstance(extent, int) and lead < extent:
         return None
-    return Operand(node.value, offset, (batch_stride, row_stride, column_stride))
+    return Operand(node.value, offset, (row_stride, column_stride), batch)
+
+
+def batch_loops(sizes: Sequence[Size], left: Operand, right: Operand) -> tuple[list[Size], list[Size], list[Size]]:
+    """(sizes, strides of the left, strides of the right) of the batch axes, neighbours joined where both operands walk them as one."""
+    loops: list[tuple[Size, Size, Size]] = []
+    for size, a, b in zip(sizes, left.batch, right.batch):
+        if size == 1:
+            continue
+        if loops:
+            outer, outer_a, outer_b = loops[-1]
+            if subtract(outer_a, multiply(a, size)) == 0 and subtract(outer_b, multiply(b, size)) == 0:
+                loops[-1] = (multiply(outer, size), a, b)
+                continue
+        loops.append((size, a, b))
+    return [loop[0] for loop in loops], [loop[1] for loop in loops], [loop[2] for loop in loops]
 
 
 def strided_operands(operations: Sequence[Operation], dims: Dims) -> set[Value]:

@@ -16,7 +16,7 @@ from gradopt.lowering.fuse.expression import Graph, Node
 from gradopt.lowering.fuse.fill import fill_elements, needs_no_memory
 from gradopt.lowering.fuse.index import linearize, substitute
 from gradopt.lowering.fuse.nest import NestWriter
-from gradopt.lowering.fuse.products import dot_groups, dot_sizes, is_library_product, operand_layout, strided_operands
+from gradopt.lowering.fuse.products import batch_loops, dot_groups, dot_sizes, is_library_product, operand_layout, strided_operands
 from gradopt.lowering.fuse.reading import Reader
 from gradopt.lowering.fuse.roots import ALIASES, StoredValues, is_inline, is_large_constant, storage_base
 from gradopt.lowering.fuse.schedule import chunk_count, make_schedule
@@ -236,9 +236,10 @@ class BlockFuser:
             columns = [axis for axis in right_groups[2] if self.dims(op.operands[1])[axis] != 1]
             index = spread_index(sizes, [named_size(name) for name in variables(len(domain))])
             root = Root(value, "gemm", domain, len(domain) - len(columns), None, position=linearize(index, sizes), dot=op)
+            batch, left_batch, right_batch = batch_loops([self.dims(op.operands[0])[axis] for axis in left_groups[0]], left, right)
             root.gemm_plan = (left.value, right.value, {  # type: ignore[attr-defined]
-                "sizes": dot_sizes(op, self.dims), "lhs_strides": left.strides, "rhs_strides": right.strides,
-                "offsets": (left.offset, right.offset)})
+                "batch": tuple(batch), "sizes": dot_sizes(op, self.dims)[1:], "lhs_strides": left.strides, "rhs_strides": right.strides,
+                "lhs_batch": tuple(left_batch), "rhs_batch": tuple(right_batch), "offsets": (left.offset, right.offset)})
             self._add(root)
         else:
             self._add_plain_product(op, left_groups, right_groups, sizes)

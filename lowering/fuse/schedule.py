@@ -118,7 +118,7 @@ def _gemm_schedule(cluster: Cluster, names: list[str], sizes: list[Size], indice
     split = cluster.split
     assert split is not None and cluster.gemm is not None
     _, _, attributes = cluster.gemm.gemm_plan  # type: ignore[attr-defined]
-    batch, m, n, k = attributes["sizes"]
+    batch, (m, n, k) = product(attributes["batch"]), attributes["sizes"]
     kept, kept_sizes, renaming = collapse(names, sizes, indices, [split])
     position = sum(1 for name in kept if name in names[:split])
     outer, inner = list(zip(kept[:position], kept_sizes[:position])), list(zip(kept[position:], kept_sizes[position:]))
