@@ -44,6 +44,7 @@ Library (row-major; transposes and triangles 0 or 1; single-threaded)
     alpha, a, lda, b, ldb) LAPACK, column-major, giving info (i32): spotrf dpotrf (context, lower, n, a, lda)  sgetrf
     dgetrf (context, m, n, a, lda, pivots_i32) sgetrs dgetrs (context, trans, n, nrhs, a, lda, pivots, b, ldb)  sgetri
     dgetri (context, n, a, lda, pivots, work, lwork)
+Register tiles: tile_f32 tile_f64 (see intrinsics_tile.py)  transpose_f32 transpose_f64 (see intrinsics_transpose.py)
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.intrinsics_arithmetic import ARITHMETIC
 from gradopt.lowering.native.intrinsics_library import LIBRARY
 from gradopt.lowering.native.intrinsics_memory import MEMORY
+from gradopt.lowering.native.intrinsics_tile import TILE
+from gradopt.lowering.native.intrinsics_transpose import TRANSPOSE
 from gradopt.lowering.native.values import Emission, Intrinsic, Scalar, Signature, Type, common_scalar, expect_count
 from llvmlite import ir
 
@@ -89,7 +92,7 @@ def table() -> Mapping[str, Intrinsic]:
     from gradopt.lowering.native.math import EMITTERS
 
     intrinsics = {name: _mathematics(name, function) for name, function in EMITTERS.items()}
-    intrinsics.update((intrinsic.name, intrinsic) for intrinsic in (*ARITHMETIC, *MEMORY, *LIBRARY))
+    intrinsics.update((intrinsic.name, intrinsic) for intrinsic in (*ARITHMETIC, *MEMORY, *LIBRARY, *TILE, *TRANSPOSE))
     return intrinsics
 
 

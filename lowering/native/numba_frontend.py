@@ -130,6 +130,8 @@ def to_numba(type_: Type) -> Any:
         return _NUMBERS[type_.name]
     if isinstance(type_, Pointer):
         return PointerType(type_)
+    if isinstance(type_, Literal):
+        return types.literal(type_.value)
     return CONTEXT_TYPE if isinstance(type_, Context) else types.int64
 
 
