@@ -49,7 +49,7 @@ class WarpData(WarpAttributes):
 
     def verify(self) -> None:
         check_sizes(self, len(self.sizes))
-        self.check(tensor_type(self.results[0]), self.mat, tensor_type(self.dy), ("the result", "operand 'dy'"))
+        self.check(tensor_type(self.results[0]), self.mat, tensor_type(self.dy), ("result", "operand 'dy'"))
 
     def evaluate(self, mat: Array, dy: Array, *sizes: Array) -> Array:
         import numpy as np

@@ -62,7 +62,7 @@ class AvgPool2dOp(Pooling):
         image, dy = tensor_type(self.results[0]), tensor_type(self.dy)
         if image.element is not dy.element:
             raise InvalidOperation(f"has result element type {image.element.text}, expected that of 'dy', {dy.element.text}")
-        check_dims("dy", self.dy, self.pooled(image, "the result"))
+        check_dims("dy", self.dy, self.pooled(image, "result"))
 
     def evaluate(self, dy: Array, *sizes: Array) -> Array:
         import numpy as np

@@ -226,7 +226,7 @@ class Warp(WarpAttributes):
 
     def verify(self) -> None:
         check_sizes(self, len(self.sizes))
-        self.check(tensor_type(self.x), self.mat, tensor_type(self.results[0]), ("operand 'x'", "the result"))
+        self.check(tensor_type(self.x), self.mat, tensor_type(self.results[0]), ("operand 'x'", "result"))
 
     def evaluate(self, x: Array, mat: Array, *sizes: Array) -> Array:
         import numpy as np

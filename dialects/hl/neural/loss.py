@@ -21,10 +21,10 @@ from gradopt.ir.types import TensorType, Type, tensor
 
 
 def label_message(name: str, classes: Size, ignore_index: int | None = None) -> str:
-    """The run-time error of a class label; the offending label follows."""
+    """The run-time error of a class label, in the name of the forward op; the offending label follows."""
     bound = classes if isinstance(classes, int) else "number of classes"
     beside = "" if ignore_index is None else f" and not ignore_index ({ignore_index})"
-    return f"'{name}' op: class label out of range [0, {bound}){beside}"
+    return f"'{name.replace('bwd.', 'hl.').removesuffix('_weights')}' op: class label out of range [0, {bound}){beside}"
 
 
 def check_labels(name: str, labels: Array, classes: int, ignore_index: int | None = None) -> Array:
