@@ -59,20 +59,25 @@ def bilinear_tangent(context: ForwardContext, op: Any, dl: Value | None, dr: Val
 @reverse_rule("prim.conv")
 def conv(context: ReverseContext, op: Any, g: Value) -> Gradients:
     """x: the convolution of g, spread by the strides, with the reversed kernel; w: the convolution of x with g (convolution.py)."""
-    return (lambda: input_cotangent(context.builder, op, g)), (lambda: weight_cotangent(context.builder, op, g))
+    skips = any(stride > 1 for stride in op.strides) or any(amount < 0 for pair in op.padding for amount in pair)
+
+    def dx() -> Any:
+        value = input_cotangent(context.builder, op, g)
+        return context.cut(value) if skips else value  # elements that no window reads
+    return dx, lambda: weight_cotangent(context.builder, op, g)
 
 
-@reverse_rule("prim.unfold")
+@reverse_rule("prim.unfold", masks=True)
 def unfold(context: ReverseContext, op: Any, g: Value) -> Gradients:
-    """fold."""
+    """fold; elements that no window reads get 0."""
     b, x = context.builder, op.operands[0]
     return b.prim.fold(g, *size_operands(b, x), kernel=op.kernel, strides=op.strides, padding=op.padding, dilation=op.dilation,
                        result_types=[x.type])
 
 
-@reverse_rule("prim.fold")
+@reverse_rule("prim.fold", masks=True)
 def fold(context: ReverseContext, op: Any, g: Value) -> Gradients:
-    """unfold."""
+    """unfold; what lies in the padding gets 0."""
     return context.builder.prim.unfold(g, kernel=op.kernel, strides=op.strides, padding=op.padding, dilation=op.dilation)
 
 
@@ -112,7 +117,7 @@ def lower_half(b: Builder, x: Value) -> Value:
     return b.prim.select(in_triangle(b, x, True), halved, zeros_like(b, x))
 
 
-@reverse_rule("prim.cholesky")
+@reverse_rule("prim.cholesky", masks=True)
 def cholesky(context: ReverseContext, op: Any, g: Value) -> Gradients:
     """S = L^-T Phi(L^T tril(g)) L^-1; the gradient is Phi(S + S^T), since only the lower triangle is read
     (I. Murray, Differentiation of the Cholesky decomposition, 2016)."""
@@ -141,9 +146,9 @@ def triangular_solve(context: ReverseContext, op: Any, g: Value) -> Gradients:
     b, (a, _), x = context.builder, op.operands, op.results[0]
     db = b.prim.triangular_solve(a, g, lower=op.lower, transpose=not op.transpose)
 
-    def da() -> Value:
+    def da() -> Any:
         left, right = (x, db) if op.transpose else (db, x)
-        return triangle(b, b.prim.neg(matrix_product(b, left, transpose(b, right))), op.lower)
+        return context.cut(triangle(b, b.prim.neg(matrix_product(b, left, transpose(b, right))), op.lower))
     return da, db
 
 

@@ -79,11 +79,11 @@ def product_cotangent(context: ReverseContext, x: Value, axes: list[int], g: Val
 def cumulative(context: ReverseContext, op: Any, g: Value) -> Gradients:
     """sum: the running sum from the other end; prod: see cumulative_product.py; max, min: g added to the first extremum."""
     b, x = context.builder, op.operands[0]
+    mark = context.cut if op.exclusive else context.keep  # nothing reads the last element of an exclusive op
     if op.kind == "sum":
-        return context.keep(b.prim.cumulative(g, kind="sum", axis=op.axis,
-                                              reverse=not op.reverse, exclusive=op.exclusive))
+        return mark(b.prim.cumulative(g, kind="sum", axis=op.axis, reverse=not op.reverse, exclusive=op.exclusive))
     if op.kind == "prod":
-        return context.keep(cumulative_product_cotangent(context, op, g))
+        return mark(cumulative_product_cotangent(context, op, g))
     found, position = first_extremum(b, op)
     return put_along_axis(b, zeros_like(b, x), position, b.prim.select(found, g, zeros_like(b, g)), op.axis)
 
@@ -92,11 +92,11 @@ def cumulative(context: ReverseContext, op: Any, g: Value) -> Gradients:
 def cumulative_tangent(context: ForwardContext, op: Any, t: Value) -> Tangents:
     """sum: the running sum of the tangents; prod: see cumulative_product.py; max, min: the tangent of the first extremum."""
     b = context.builder
+    mark = context.cut if op.exclusive else context.keep
     if op.kind == "sum":
-        return context.keep(b.prim.cumulative(t, kind="sum", axis=op.axis,
-                                              reverse=op.reverse, exclusive=op.exclusive))
+        return mark(b.prim.cumulative(t, kind="sum", axis=op.axis, reverse=op.reverse, exclusive=op.exclusive))
     if op.kind == "prod":
-        return context.keep(cumulative_product_tangent(context, op, t))
+        return mark(cumulative_product_tangent(context, op, t))
     found, position = first_extremum(b, op)
     return b.prim.select(found, take_along_axis(b, t, position, op.axis), zeros_like(b, t))
 

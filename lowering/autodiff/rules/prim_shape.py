@@ -99,7 +99,10 @@ def pad(context: ReverseContext, op: Any, g: Value) -> Gradients:
         outside = b.prim.pad(full_like(b, x, 0, I1), scalar(b, 1, I1), low=op.low, high=op.high, interior=op.interior)
         return reduce_sum(b, b.prim.select(outside, g, zeros_like(b, g)), range(tensor_type(g).rank))
 
-    return lambda: unpad(b, g, x, op.low, op.high, op.interior), padding
+    def kept() -> Any:
+        value = unpad(b, g, x, op.low, op.high, op.interior)
+        return context.cut(value) if any(amount < 0 for amount in (*op.low, *op.high)) else value
+    return kept, padding
 
 
 def unpad(b: Builder, g: Value, x: Value, low: Sequence[int], high: Sequence[int], interior: Sequence[int]) -> Value:
@@ -122,12 +125,13 @@ def unpad(b: Builder, g: Value, x: Value, low: Sequence[int], high: Sequence[int
     return result if result.type is x.type else b.prim.shape_cast(result, result_types=[x.type])
 
 
-@forward_rule("prim.pad", masks=True)
+@forward_rule("prim.pad")
 def pad_tangent(context: ForwardContext, op: Any, t: Value | None, dv: Value | None) -> Tangents:
     """The tangents padded alike."""
     b, x, value = context.builder, *op.operands
-    return b.prim.pad(zeros_like(b, x) if t is None else t, zeros_like(b, value) if dv is None else dv, low=op.low, high=op.high,
-                      interior=op.interior)
+    result = b.prim.pad(zeros_like(b, x) if t is None else t, zeros_like(b, value) if dv is None else dv, low=op.low, high=op.high,
+                        interior=op.interior)
+    return context.cut(result) if t is None or dv is None else result
 
 
 @reverse_rule("prim.slice", masks=True)
@@ -223,11 +227,12 @@ def total_size(sizes: Sequence[Size]) -> Size:
     return total
 
 
-@forward_rule("prim.concat", masks=True)
+@forward_rule("prim.concat")
 def concat_tangent(context: ForwardContext, op: Any, *tangents: Value | None) -> Tangents:
     """The tangents one behind the other, zeros for those that are structurally zero."""
     b = context.builder
-    return b.prim.concat(*[zeros_like(b, x) if t is None else t for x, t in zip(op.operands, tangents)], axis=op.axis)
+    value = b.prim.concat(*[zeros_like(b, x) if t is None else t for x, t in zip(op.operands, tangents)], axis=op.axis)
+    return context.cut(value) if any(t is None for t in tangents) else value
 
 
 # --- blocks at run-time positions
@@ -267,10 +272,11 @@ def read_block(b: Builder, x: Value, like: Value, starts: Sequence[Value]) -> Va
     return x if x.type is like.type else b.prim.shape_cast(x, result_types=[like.type])
 
 
-@forward_rule("prim.dynamic_update_slice", masks=True)
+@forward_rule("prim.dynamic_update_slice")
 def dynamic_update_slice_tangent(context: ForwardContext, op: Any, dx: Value | None, du: Value | None, *_: None) -> Tangents:
     """The tangent of the update written into that of x."""
     b, (x, update) = context.builder, op.operands[:2]
-    return b.prim.dynamic_update_slice(zeros_like(b, x) if dx is None else dx, zeros_like(b, update) if du is None else du,
-                                       *op.operands[2:])
+    value = b.prim.dynamic_update_slice(zeros_like(b, x) if dx is None else dx, zeros_like(b, update) if du is None else du,
+                                        *op.operands[2:])
+    return context.cut(value) if dx is None or du is None else value
 
