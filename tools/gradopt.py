@@ -16,6 +16,7 @@ from gradopt.tools.options import UsageError, help_text, parse_arguments
 
 if TYPE_CHECKING:
     from gradopt.ir.operation import Operation
+    from gradopt.lowering.passes.base import DebugCounter
     from gradopt.lowering.passes.manager import Instrument
     from gradopt.lowering.passes.pipeline import Item
     from gradopt.lowering.passes.timing import Timer
@@ -84,12 +85,12 @@ class Run:
         self.diagnostics: list[Diagnostic] | None = [] if options["verify_diagnostics"] else None
         self.statistics: dict[tuple[str, str], int] = {}
         self.timer: Timer | None = None
+        self.counters: dict[str, DebugCounter] = {}
+        self.instruments: list[Instrument] = []
         self.status = OK
 
     def run(self) -> int:
         """Processes all chunks and writes the output."""
-        from gradopt.tools.emit import EMITTERS  # noqa: F401  (names are checked by the option table)
-
         pipeline = ",".join(self.options["pass"])
         try:
             items = self._build(pipeline)
@@ -99,6 +100,7 @@ class Run:
             return WRONG_USAGE
         if self.options["timing"]:
             self._start_timing()
+        self._prepare()
         outputs = []
         for chunk in self._chunks(read_text(self.path)):
             output = self._process(chunk, items)
@@ -118,6 +120,14 @@ class Run:
         if self.options["dump_pass_pipeline"]:
             sys.stderr.write(f"Pass Manager with {len(items)} passes:\nbuiltin.module({pipeline_text(items)})\n")
         return items
+
+    def _prepare(self) -> None:
+        """Reads the options about looking on. Raises UsageError."""
+        if any(self.options[name] for name in self.options if name.startswith(("print_ir", "debug_counter", "timing"))):
+            from gradopt.tools.instruments import debug_counters, instruments
+
+            self.counters = debug_counters(self.options["debug_counter"])
+            self.instruments = instruments(self.options, self._show, self.timer)
 
     def _chunks(self, text: str) -> list[Source]:
         """The parts of a split input; lines keep their numbers."""
@@ -178,12 +188,11 @@ class Run:
     def _run_passes(self, module: Operation, items: Sequence[Item]) -> None:
         from gradopt.ir.diagnostics import DiagnosticEngine
         from gradopt.lowering.passes import PassContext, PassManager
-        from gradopt.tools.instruments import debug_counters, instruments
 
-        context = PassContext(diagnostics=DiagnosticEngine(self._emit), counters=debug_counters(self.options["debug_counter"]))
-        chain: list[Instrument] = instruments(self.options, self._show, self.timer)
+        context = PassContext(diagnostics=DiagnosticEngine(self._emit), counters=self.counters)
+        manager = PassManager(items, verify_each=self.options["verify_each"], instruments=self.instruments, context=context)
         try:
-            PassManager(items, verify_each=self.options["verify_each"], instruments=chain, context=context).run(module)
+            manager.run(module)
         finally:
             for key, number in context.statistics.items():
                 self.statistics[key] = self.statistics.get(key, 0) + number

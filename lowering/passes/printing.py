@@ -75,7 +75,7 @@ class PrintInstrument(Instrument):
         if self.module_scope:
             while op.parent_op is not None:
                 op = op.parent_op
-        text = self.show(op)
+        text = self.show(op).rstrip("\n")
         if self.folder is None:
             self.stream.write(f"// -----// IR Dump {title} //----- //\n{text}\n\n")
             return

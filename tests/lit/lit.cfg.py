@@ -1,4 +1,6 @@
-"""Configuration of `lit tests/lit`. The same files run inside one process under pytest (see conftest.py): keep RUN lines to what both know."""
+"""Configuration of `lit tests/lit`.
+
+The same files run inside one process under pytest (see conftest.py): keep RUN lines to what both know."""
 
 import os
 import shutil

@@ -1,7 +1,7 @@
 """Runs lit tests inside this process: RUN lines of `gradopt … | filecheck …` without starting a Python for each.
 
-Understood: `|`, `&&`, `;`, `<`, `>`, `>>`, `2>`, `2>&1`, `not`, quotes, `%s %S %t %T %%`, `%mlir-opt`, a backslash at the end of a
-line, REQUIRES, UNSUPPORTED, XFAIL. The project's tools and filecheck run in the process, any other program outside.
+Understood: `|`, `&&`, `;`, `<`, `>`, `>>`, `2>`, `2>&1`, `not`, quotes, `%s %S %t %T %%`, `%mlir-opt`, a backslash at the end
+of a line, REQUIRES, UNSUPPORTED, XFAIL. The project's tools and filecheck run in the process, any other program outside.
 """
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ def run_command(words: Sequence[str], given: str, folder: str) -> Outcome:
         return call(lambda: filecheck([name, *words[1:]]), given)
     environment = {**os.environ, "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")}
     try:
-        process = subprocess.run(words, input=given.encode("utf-8", "surrogateescape"), capture_output=True, cwd=folder, check=False,
-                                 env=environment)
+        process = subprocess.run(words, input=given.encode("utf-8", "surrogateescape"), capture_output=True, cwd=folder,
+                                 check=False, env=environment)
     except OSError as error:
         raise ShellError(f"cannot run '{name}': {error.strerror}") from None
     return Outcome(process.returncode, process.stdout.decode("utf-8", "surrogateescape"),

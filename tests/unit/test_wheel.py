@@ -28,8 +28,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, source / name)
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check",
-                    "--wheel-dir", str(target), str(source)], check=True, cwd=source)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+                    "--disable-pip-version-check", "--wheel-dir", str(target), str(source)], check=True, cwd=source)
     return next(target.glob("*.whl"))
 
 
@@ -60,11 +60,12 @@ def test_every_folder_is_a_package() -> None:
 def test_the_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    code = ("import sys; sys.path.insert(0, sys.argv[1]); import gradopt; assert gradopt.__file__.startswith(sys.argv[1]), gradopt.__file__;"
-            "module = gradopt.run_passes(gradopt.parse(sys.argv[2]), 'cse,dce'); print(module)")
+    code = ("import sys; sys.path[:0] = sys.argv[3:]; import gradopt;"
+            "assert gradopt.__file__.startswith(sys.argv[1]), gradopt.__file__;"
+            "print(gradopt.run_passes(gradopt.parse(sys.argv[2]), 'cse,dce'))")
     # -S -I: neither the editable install nor the working folder can stand in for the wheel; the dependencies are given by path
     paths = [str(tmp_path / "site"), *(path for path in sys.path if path.endswith("site-packages"))]
-    done = subprocess.run([sys.executable, "-S", "-I", "-c", "import sys; sys.path[:0] = sys.argv[3:]; " + code, paths[0], LOSS, *paths],
-                          capture_output=True, text=True, check=False)
+    command = [sys.executable, "-S", "-I", "-c", code, paths[0], LOSS, *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "prim.exp" in done.stdout

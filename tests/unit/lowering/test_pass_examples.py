@@ -6,11 +6,11 @@ import re
 from typing import NamedTuple
 
 import pytest
-
-from gradopt import parse, run_passes
 from gradopt.lowering.passes import Pass
 from gradopt.lowering.passes.options import pass_options
 from gradopt.lowering.passes.registry import find_pass, pass_names
+
+from gradopt import parse, run_passes
 
 REPORTS = {"print-op-stats", "view-op-graph"}  # they change nothing, so there is no after
 _BLOCK = re.compile(r"^(Before|After)(?: \(`(?P<pipeline>[^`]+)`\))?:\n\n(?P<text>(?:    .*\n|\n)+)", re.MULTILINE)
@@ -28,7 +28,8 @@ def examples(cls: type[Pass]) -> list[Example]:
     """The before and after blocks of a docstring, in pairs."""
     blocks = list(_BLOCK.finditer(cls.documentation() + "\n"))
     assert [block[1] for block in blocks] == ["Before", "After"] * (len(blocks) // 2), "Before and After take turns"
-    return [Example(before["pipeline"] or cls.name, before["text"], after["text"]) for before, after in zip(blocks[::2], blocks[1::2])]
+    return [Example(before["pipeline"] or cls.name, before["text"], after["text"])
+            for before, after in zip(blocks[::2], blocks[1::2])]
 
 
 def pass_class(name: str) -> type[Pass]:
