@@ -39,6 +39,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "random_bits": ("prim.random_bits",),
     "factor": ("prim.cholesky", "prim.triangular_solve"),
     "fold": ("prim.fold",),
+    "convolution": ("prim.conv",),
 }
 """The ops that the modules of this package have kernels for; a module is imported when one of its ops is met."""
 
