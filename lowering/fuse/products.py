@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradopt.dialects.prim.linear import dot_axes
+from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, multiply, named_size, product, subtract
 from gradopt.ir.types import FloatType, TensorType
@@ -12,9 +13,9 @@ from gradopt.ir.values import Value
 from gradopt.lowering.fuse.expression import Graph, Load
 from gradopt.lowering.fuse.index import split_linear
 from gradopt.lowering.fuse.reading import Reader
-from gradopt.lowering.fuse.roots import view_base
+from gradopt.lowering.fuse.roots import storage_base, view_base
 
-__all__ = ["Operand", "batch_loops", "dot_groups", "dot_sizes", "is_library_product", "operand_layout", "strided_operands"]
+__all__ = ["Operand", "batch_loops", "dot_groups", "dot_sizes", "is_library_product", "make_readable", "operand_layout", "strided_operands"]
 
 Dims = Callable[[Value], Sequence[Size]]
 
@@ -102,6 +103,35 @@ def batch_loops(sizes: Sequence[Size], left: Operand, right: Operand) -> tuple[l
                 continue
         loops.append((size, a, b))
     return [loop[0] for loop in loops], [loop[1] for loop in loops], [loop[2] for loop in loops]
+
+
+def make_readable(op: Operation, dims: Dims) -> Operation:
+    """The product itself, or one that replaces it whose operands, once stored, are matrices: what cannot be read in place is copied in the
+    order batch, rows, columns."""
+    if not is_library_product(op):
+        return op
+    operands, groups = list(op.operands), list(dot_groups(op))
+    changed = False
+    for side in range(2):
+        value = operands[side]
+        if any(operand_layout(value, groups[side], dims, lambda v, base=base: v is base) is not None  # type: ignore[misc]
+               for base in (view_base(value), storage_base(value))):
+            continue
+        order = [axis for group in groups[side] for axis in group]
+        builder = Builder(before=op, location=op.location)
+        moved = value if order == sorted(order) else builder.prim.permute(value, axes=order)
+        operands[side] = builder.prim.contiguous(moved)
+        position = iter(range(len(order)))
+        groups[side] = [[next(position) for _ in group] for group in groups[side]]
+        changed = True
+    if not changed:
+        return op
+    (left_batch, _, left_inner), (right_batch, right_inner, _) = groups
+    new = Builder(before=op, location=op.location).create(
+        "prim.dot", operands, list(op.result_types), lhs_batch=left_batch, rhs_batch=right_batch, lhs_contract=left_inner,
+        rhs_contract=right_inner)
+    op.replace_with(new.results)
+    return new
 
 
 def strided_operands(operations: Sequence[Operation], dims: Dims) -> set[Value]:

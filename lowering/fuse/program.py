@@ -16,7 +16,7 @@ from gradopt.lowering.fuse.expression import Graph, Node
 from gradopt.lowering.fuse.fill import fill_elements, needs_no_memory
 from gradopt.lowering.fuse.index import linearize, substitute
 from gradopt.lowering.fuse.nest import NestWriter
-from gradopt.lowering.fuse.products import batch_loops, dot_groups, dot_sizes, is_library_product, operand_layout, strided_operands
+from gradopt.lowering.fuse.products import batch_loops, dot_groups, dot_sizes, is_library_product, make_readable, operand_layout, strided_operands
 from gradopt.lowering.fuse.reading import Reader
 from gradopt.lowering.fuse.roots import ALIASES, StoredValues, is_inline, is_large_constant, storage_base
 from gradopt.lowering.fuse.schedule import chunk_count, make_schedule
@@ -42,7 +42,7 @@ def prepare(block: Block) -> None:
     """What is returned gets memory of its own, and products of 16-bit floats become products in f32."""
     for op in list(block.operations):
         if op.name == "prim.dot":
-            _widen_dot(op)
+            make_readable(_widen_dot(op), type_dims)
     terminator = block.last
     assert terminator is not None
     taken: set[Value] = set()
@@ -57,16 +57,24 @@ def prepare(block: Block) -> None:
         taken.add(base)
 
 
-def _widen_dot(op: Operation) -> None:
+def type_dims(value: Value) -> Sequence[Size]:
+    """The sizes that a value's type gives."""
+    type = value.type
+    assert isinstance(type, TensorType)
+    return type.dims
+
+
+def _widen_dot(op: Operation) -> Operation:
     type = op.results[0].type
     assert isinstance(type, TensorType)
     if not isinstance(type.element, FloatType) or type.element.width >= 32:
-        return
+        return op
     builder = Builder(before=op, location=op.location)
     wide = [builder.prim.cast(operand, result_types=[operand.type.with_element(F32)]) for operand in op.operands]  # type: ignore[attr-defined]
     product_op = type_of(op)(wide, [type.with_element(F32)], dict(op.properties), None, (), (), op.location)
     builder.insert(product_op)
     op.replace_with([builder.prim.cast(product_op.results[0], result_types=[type])])
+    return product_op
 
 
 def type_of(op: Operation) -> type[Operation]:

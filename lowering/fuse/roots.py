@@ -52,7 +52,7 @@ def view_base(value: Value) -> Value:
     """The value that a matrix product can read through strides: through permutes, slices, expands and aliases."""
     while True:
         op = value.defining_op
-        if op is None or op.name not in ("prim.permute", "prim.reshape", "prim.shape_cast", "prim.stop_gradient", "prim.slice"):
+        if op is None or op.name not in ("prim.permute", "prim.reshape", "prim.shape_cast", "prim.stop_gradient", "prim.slice", "prim.expand"):
             return value
         value = op.operands[0]
 
