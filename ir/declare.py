@@ -307,8 +307,7 @@ class Definition:
         for base in reversed(cls.__mro__):
             for name, value in vars(base).items():
                 if isinstance(value, Field):
-                    fields.pop(name, None)
-                    fields[name] = value
+                    fields[name] = value  # one that is declared again keeps its place
                 elif name in fields:
                     del fields[name]
         # a field object shared by several classes may stand at different places: each class gets its own copy
