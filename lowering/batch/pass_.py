@@ -112,8 +112,8 @@ def batch_into(state: State, function: Operation, axes: tuple[int | str, ...], s
     old = function_block(function, function.location)
     types = []
     for argument, axis in zip(old.arguments, chosen):
-        type = tensor_type(argument)
-        types.append(type if axis is None else tensor([*type.dims[:axis], size, *type.dims[axis:]], type.element))
+        one = tensor_type(argument)
+        types.append(one if axis is None else tensor([*one.dims[:axis], size, *one.dims[axis:]], one.element))
     block = Block(types)
     for new, source in zip(block.arguments, old.arguments):
         new.name = source.name

@@ -1,0 +1,1 @@
+"""Trading time for memory: values are computed again instead of kept."""
