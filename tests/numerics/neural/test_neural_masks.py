@@ -1,4 +1,4 @@
-"""Lanes that are cut off (semantics 0.3): the square root of 0 has an infinite slope, which a zero cotangent has to win against."""
+"""Lanes that are cut off (semantics 0.3): sqrt has an infinite slope at 0, which a zero cotangent has to win against."""
 
 from __future__ import annotations
 
