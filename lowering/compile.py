@@ -111,7 +111,7 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
     if function is None or not function.regions or not function.regions[0].blocks:
         raise GradoptError.at(module.location, f"there is no function '@{entry}' with a body{near_miss(entry, symbols(module))}")
     keep_only(module, function)
-    run("inline")
+    run("inline{custom-derivatives=true}")
     name_sizes(function)
     for passes in (pipeline or DEFAULT_PIPELINE).split(";"):
         run(passes)

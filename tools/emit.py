@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Block, Operation
+from gradopt.ir.symbols import symbols
 from gradopt.ir.values import Value
 
 __all__ = ["EMITTERS", "emit_json"]
@@ -48,17 +48,40 @@ def emit_json(module: Operation) -> str:
     return json.dumps({"operations": records}, indent=1) + "\n"
 
 
-def _code(form: str) -> Callable[[Operation], str]:
-    """The back end's text: the generated kernels as Python source ("numba") or machine code ("asm")."""
-    def emit(module: Operation) -> str:
-        try:
-            from gradopt.lowering.native.emit import emit_code
-        except ImportError as error:
-            raise GradoptError.at(module.location, f"--emit={form} needs the native back end: {error}") from None
-        text: str = emit_code(module, form)
-        return text
-    return emit
+def emit_numba(module: Operation) -> str:
+    """The kernels of every function of the module as the Python source that is compiled."""
+    return _kernels(module, "#", lambda kernel: str(kernel.source).strip("\n") + "\n")
 
 
-EMITTERS: dict[str, Callable[[Operation], str]] = {
-    "dot": emit_dot, "json": emit_json, "numba": _code("numba"), "asm": _code("asm")}
+def emit_asm(module: Operation) -> str:
+    """The kernels of every function as machine code of this processor."""
+    from gradopt.lowering.native.codegen import assembly
+    from gradopt.lowering.native.compile import front_end_name
+    from gradopt.lowering.native.kernels import FRONT_ENDS
+
+    translate = FRONT_ENDS[front_end_name()]
+    return _kernels(module, "#", lambda kernel: assembly(translate(kernel)))
+
+
+def _kernels(module: Operation, comment: str, text: Callable[[Any], str]) -> str:
+    """Compiles each public function down to a native program and shows its kernels, equal ones once."""
+    from gradopt.lowering.compile import kernel_program
+    from gradopt.lowering.plan.program import make_program
+    from gradopt.lowering.simplify.symbol_dce import is_private
+
+    pieces = []
+    functions = [name for name, op in symbols(module).items() if op.name == "func.func" and not is_private(op)]
+    for name in functions:
+        _, function, _ = kernel_program(module, name)
+        program = make_program(function, name)
+        pieces.append(f"{comment} @{name}: {len(program.kernels)} kernels\n")
+        shown: dict[str, str] = {}
+        for kernel in program.kernels:
+            same = shown.setdefault(kernel.digest(), kernel.name)
+            heading = f"\n{comment} {kernel.name}"
+            pieces.append(f"{heading}: the same as {same}\n" if same != kernel.name else f"{heading}\n{text(kernel)}")
+        pieces.append("\n")
+    return "".join(pieces)
+
+
+EMITTERS: dict[str, Callable[[Operation], str]] = {"dot": emit_dot, "json": emit_json, "numba": emit_numba, "asm": emit_asm}

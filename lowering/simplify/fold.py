@@ -96,21 +96,22 @@ def constant_of(value: Value) -> DenseElementsAttr | None:
 
 def fold_operation(op: Operation, constants: Sequence[DenseElementsAttr], limit: int) -> list[DenseElementsAttr] | None:
     """The elements of each result; None where the op is not folded."""
-    types = [result.type for result in op.results]
-    if not all(isinstance(type, TensorType) and type.is_static for type in types):
+    types = [result.type for result in op.results if isinstance(result.type, TensorType) and result.type.is_static]
+    if len(types) != len(op.results):
         return None
     if op.name in MOVES and constants[0].is_splat and constants[0].data:
         return [DenseElementsAttr(types[0], constants[0].data, True)]
     evaluate = getattr(op, "evaluate", None)
     if evaluate is None:
         return None
-    if ELEMENTWISE in op.definition.traits and all(elements.is_splat and elements.data for elements in constants) and constants:
+    if ELEMENTWISE in op.definition.traits and constants and all(elements.is_splat and elements.data for elements in constants):
         values = _evaluate(evaluate, [to_array(splat_of(elements)) for elements in constants], len(types))
-        return None if values is None else [splat_elements(value, type) for value, type in zip(values, types)]  # type: ignore[arg-type]
-    if any(type.element_count > limit for type in [*types, *(e.type for e in constants if not e.is_splat)]):  # type: ignore[attr-defined]
+        return None if values is None else [splat_elements(value, type) for value, type in zip(values, types)]
+    sizes = [type.element_count for type in types] + [e.type.element_count for e in constants if not e.is_splat]
+    if any(size > limit for size in sizes):
         return None
     values = _evaluate(evaluate, [to_array(elements) for elements in constants], len(types))
-    return None if values is None else [to_elements(value, type) for value, type in zip(values, types)]  # type: ignore[arg-type]
+    return None if values is None else [to_elements(value, type) for value, type in zip(values, types)]
 
 
 def _evaluate(evaluate: Any, arrays: Sequence[Any], count: int) -> list[Any] | None:

@@ -144,7 +144,7 @@ class _Inference:
         """What is known of each result; None for nothing."""
         if op.name == "func.call":
             callees = self._named(op.callee)  # type: ignore[attr-defined]
-            return callees[0].function_type.results if callees else ()  # type: ignore[attr-defined, no-any-return]
+            return callees[0].function_type.results if callees else ()  # type: ignore[attr-defined]
         if isinstance(op, BranchBase):  # the size that all regions agree on
             yields = [yielded(region) for region in op.regions]
             return [first.type if all(other.type is first.type for other in others) else None for first, *others in zip(*yields)]
