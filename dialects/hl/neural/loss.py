@@ -24,7 +24,7 @@ def label_message(name: str, classes: Size, ignore_index: int | None = None) -> 
     """The run-time error of a class label, in the name of the forward op; the offending label follows."""
     bound = classes if isinstance(classes, int) else "number of classes"
     beside = "" if ignore_index is None else f" and not ignore_index ({ignore_index})"
-    return f"'{name.replace('bwd.', 'hl.').removesuffix('_weights')}' op: class label out of range [0, {bound}){beside}"
+    return f"{name.split('.', 1)[1].removesuffix('_weights')}: class label out of range [0, {bound}){beside}"
 
 
 def check_labels(name: str, labels: Array, classes: int, ignore_index: int | None = None) -> Array:
