@@ -210,5 +210,3 @@ class TopkOp(Operation):
             raise ValueError(f"'{self.name}' op takes {self.k} elements of {x.shape[self.axis]}")
         order = np.take(stable_order(x, self.axis, True), np.arange(self.k), axis=self.axis).astype(np.int64)
         return np.take_along_axis(x, order, self.axis), order
-
-

@@ -355,5 +355,3 @@ class DimOp(PrimDimOp):
 
     __slots__ = ()
     name = "hl.dim"
-
-

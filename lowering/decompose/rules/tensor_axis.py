@@ -127,5 +127,3 @@ def all_pairs(b: Builder, x: Value, axis: int) -> Value:
     total = reduce_sum(b, zero_where(b, kept, b.prim.exp(select_constant(b, b.prim.not_(kept), 0, offset))), [axis + 1])
     empty = compare(b, total, "eq", 0)
     return select_constant(b, empty, -math.inf, b.prim.add(b.prim.log(select_constant(b, empty, 1, total)), finite))
-
-

@@ -131,5 +131,3 @@ def of_type(b: Builder, op: Any) -> Value:
 def dim(b: Builder, op: Any) -> Value:
     """prim.dim."""
     return b.prim.dim(op.x, axis=op.axis % tensor_type(op.x).rank)  # type: ignore[no-any-return]
-
-

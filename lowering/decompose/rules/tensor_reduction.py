@@ -123,5 +123,3 @@ def arg_reduction(b: Builder, op: Any) -> Value:
     axis = op.axis % len(extents)
     found = b.prim.arg_reduce(op.x, kind=kind, axis=axis)
     return keep_axes(b, found, op.x, [axis]) if op.keepdims else found  # type: ignore[no-any-return]
-
-
