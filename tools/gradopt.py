@@ -164,7 +164,9 @@ class Run:
     def _transform(self, chunk: Source, items: Sequence[Item]) -> str:
         module = self._parse(chunk)
         if self.options["run_reproducer"]:
-            items = self._build(self._stored_pipeline(module))
+            from gradopt.tools.reproducer import stored_pipeline
+
+            items = self._build(stored_pipeline(chunk))
         if items:
             self._run_passes(module, items)
         if self.options["generate_reproducer"]:
@@ -218,11 +220,6 @@ class Run:
             elide_elements(module, self.options["elide_elements_larger"])
         text = self._show(module)
         return text if text.endswith("\n") or not text else text + "\n"
-
-    def _stored_pipeline(self, module: Operation) -> str:
-        from gradopt.tools.reproducer import stored_pipeline
-
-        return stored_pipeline(module)
 
     # --- what is wrong
 

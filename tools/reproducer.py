@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
 
 from gradopt.ir.diagnostics import GradoptError
-from gradopt.ir.operation import Operation
+from gradopt.ir.locations import Source, SourceLocation
 from gradopt.ir.text import escape_string
 
 __all__ = ["reproducer_text", "stored_pipeline"]
@@ -24,10 +24,19 @@ def reproducer_text(text: str, pipeline: str, verify_each: bool, trace: str | No
     return comments + text + section
 
 
-def stored_pipeline(module: Operation) -> str:
+_PIPELINE = re.compile(r'\{-#.*?\bmlir_reproducer\s*:\s*\{[^{}"]*?\bpipeline\s*:\s*"((?:[^"\\\n]|\\.)*)"', re.DOTALL)
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
+_NAMED = {"n": "\n", "t": "\t"}
+
+
+def stored_pipeline(source: Source) -> str:
     """The pipeline of a reproducer. Raises GradoptError where there is none."""
-    resources: dict[str, Any] = getattr(module, "external_resources", {})
-    pipeline = resources.get("mlir_reproducer", {}).get("pipeline")
-    if not isinstance(pipeline, str):
-        raise GradoptError.at(module.location, "there is no mlir_reproducer section with a pipeline in the input")
-    return pipeline
+    match = _PIPELINE.search(source.text)
+    if match is None:
+        raise GradoptError.at(SourceLocation(source, 0), "there is no mlir_reproducer section with a pipeline in the input")
+    return _ESCAPE.sub(_unescaped, match[1])
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    text = escape[1]
+    return chr(int(text, 16)) if len(text) == 2 else _NAMED.get(text, text)
