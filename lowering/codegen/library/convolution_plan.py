@@ -14,6 +14,7 @@ from gradopt.lowering.codegen.library.tiles import Registers, registers
 __all__ = ["Plan", "Tile", "make_plan"]
 
 SCRATCH_ELEMENTS = 1 << 17  # of the padded part of x that a chunk keeps: half a megabyte in f32
+TRANSPOSE_COST = 150  # cycles to write a vector of outputs at up to sixteen positions
 GUESS = 64  # for a number of channels that is not known
 FEW_POINTS = 8  # below this many images (times groups) an image is cut too
 
@@ -84,7 +85,8 @@ def best_tile(result: Triple, outputs: int, steps: int, dense_columns: bool, reg
             for rows in range(1, min(height, most_rows, register.sums // columns) + 1):
                 count = -(-height // rows) * -(-width // columns)
                 for vectors in range(1, min(register.sums // (rows * columns), -(-outputs // lanes)) + 1):
-                    cost = steps * register.step_cost(rows * columns, vectors) + 0.35 * rows * columns * vectors * lanes + 30
+                    write = rows * vectors * -(-columns // 16) * TRANSPOSE_COST
+                    cost = steps * register.step_cost(rows * columns, vectors) + write + 30
                     yield count * -(-outputs // (vectors * lanes)) * cost, Tile("outputs", rows, columns, vectors, lanes)
         for taken in range(1, min(outputs, register.sums) + 1) if dense_columns else ():
             for vectors in range(1, register.sums // taken + 1):
@@ -94,7 +96,7 @@ def best_tile(result: Triple, outputs: int, steps: int, dense_columns: bool, reg
                     tile = Tile("positions", 1, taken, vectors, lanes, stacked)
                     count = -(-height // tile.height) * -(-width // tile.columns) * -(-outputs // taken)
                     direct = width >= tile.columns
-                    cost = steps * register.step_cost(taken, vectors, False) + taken * vectors * (2 if direct else 6) + 30
+                    cost = steps * register.step_cost(taken, vectors, False) + taken * vectors * (2 if direct else 12) + 30
                     yield count * cost, tile
 
     return min(candidates(), key=lambda pair: pair[0])[1]

@@ -19,7 +19,7 @@ class Registers:
     def step_cost(self, rows: int, vectors: int, aligned: bool = True) -> float:
         """Cycles of one step of a tile (about): products, or loads of vectors and of the rows' elements, whichever is more."""
         loads = vectors * (1 if aligned else 2) + 0.5 * rows
-        return max(rows * vectors, loads, 4) + 0.2 * vectors + 0.5
+        return max(rows * vectors, loads, 4) + (2.5 if aligned else 0.7) * (vectors - 1) + 0.5
 
 
 def registers(element: Type) -> Registers:
