@@ -9,7 +9,7 @@ from gradopt.ir.builder import Builder, make_operation
 from gradopt.ir.declare import TERMINATOR
 from gradopt.ir.operation import Block, Operation
 from gradopt.ir.sizes import Size, named_size, product
-from gradopt.ir.types import F32, FloatType, TensorType, tensor
+from gradopt.ir.types import F32, I64, FloatType, TensorType, tensor
 from gradopt.ir.values import BlockArgument, Value
 from gradopt.lowering.fuse.cluster import Cluster, Clustering, Root, collect_loads, spread_index, squeezed, variables
 from gradopt.lowering.fuse.expression import Graph, Node
@@ -136,7 +136,10 @@ class BlockFuser:
         if op.name == "prim.reduce":
             self._add_reduction(op, op.kind, list(op.axes))  # type: ignore[attr-defined]
         elif op.name == "prim.arg_reduce":
-            self._add_row_reduction(op, "arg_" + op.kind, [op.axis])  # type: ignore[attr-defined]
+            if self.dims(op.operands[0])[op.axis] == 1:  # type: ignore[attr-defined]
+                self._add_first_index(op)
+            else:
+                self._add_row_reduction(op, "arg_" + op.kind, [op.axis])  # type: ignore[attr-defined]
         elif op.name == "prim.dot":
             self._add_product(op)
         elif is_inline(op) or op.name in ("prim.copy", "prim.contiguous"):
@@ -189,6 +192,16 @@ class BlockFuser:
         names = [named_size(name) for name in variables(len(domain))]
         node = self._node(op.operands[0], spread_index(list(sizes), list(names)), domain)
         self._add(Root(value, "map", domain, None, node, position=linearize(spread_index(own, list(names)), own)))
+
+    def _add_first_index(self, op: Operation) -> None:
+        """The index of the best of one element is 0."""
+        value = op.results[0]
+        own = tuple(self.dims(value))
+        domain = squeezed(own)
+        names = [named_size(name) for name in variables(len(domain))]
+        self.reader.ranges.update(zip(variables(len(domain)), domain))
+        position = linearize(spread_index(own, list(names)), own)
+        self._add(Root(value, "map", domain, None, self.graph.literal(0, I64), position=position))
 
     def _add_row_reduction(self, op: Operation, combine: str, axes: list[int]) -> None:
         sizes = self.dims(op.operands[0])
