@@ -30,8 +30,8 @@ from gradopt.lowering.autodiff.tasks import Task
 
 @reverse_rule("hl.while", "prim.while")
 def while_(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[list[Derivative | None]]:
-    """A counted reverse loop. Needs a bound, `max_trip_count`: the buffers have that many rows."""
-    if op.max_trip_count is None:
+    """A counted reverse loop. Needs a bound: `max_trip_count`, or the form of a `for` (see `counted_form`)."""
+    if op.max_trip_count is None and counted_form(op) is None:
         raise GradoptError.at(op.location, f"'{op.name}' op without 'max_trip_count' has no reverse derivative: give it a bound, "
                               "or use forward mode")
     return (yield LoopAdjoint(context, op, cotangents, first=0).run())
@@ -116,11 +116,11 @@ class LoopAdjoint:
         """How many rows the buffers need: a number, or UNKNOWN and the value that says it."""
         if self.op.max_trip_count is not None:
             return self.op.max_trip_count, []
-        lower, upper = (constant_integer(value) for value in self.op.operands[:2])
+        bounds = self.op.operands[:2] if self.first else counted_form(self.op)
+        lower, upper = (constant_integer(value) for value in bounds)
         if lower is not None and upper is not None:
             return max(upper - lower, 0), []
-        trips = b.prim.sub(self.op.operands[1], self.op.operands[0])
-        return UNKNOWN, [b.prim.max(trips, scalar(b, 0, I64))]
+        return UNKNOWN, [b.prim.max(b.prim.sub(bounds[1], bounds[0]), scalar(b, 0, I64))]
 
     def reverse_loop(self, vjp: RegionDerivative, active: Sequence[int], summed: Sequence[int], kept: Sequence[int], trips: Value,
                      buffers: Sequence[Value]) -> Sequence[Value]:
@@ -149,6 +149,27 @@ class LoopAdjoint:
             return [*values[:len(active)], *sums]
 
         return build_for(b, op.name.split(".")[0], scalar(b, 0, I64), trips, start, consts, body, self.op.max_trip_count)
+
+
+def counted_form(op: Any) -> tuple[Value, Value] | None:
+    """(first value, bound) of a counter c with the condition c < bound, which the body raises by 1: what `for` is lowered to."""
+    test = op.condition.block.last.operands[0].defining_op
+    if test is None or test.name not in ("prim.cmp", "hl.less") or (test.name == "prim.cmp" and test.predicate != "lt"):
+        return None
+    counter, bound = test.operands
+    if counter.defining_op is not None or bound.defining_op is not None:
+        return None
+    index, limit = counter.index, bound.index
+    if index >= op.num_carry or limit < op.num_carry or tensor_type(counter).element is not I64:
+        return None
+    step = op.body.block.last.operands[index].defining_op
+    argument = op.body.block.arguments[index]
+    if step is None or step.name not in ("prim.add", "hl.add") or argument not in step.operands:
+        return None
+    other = step.operands[1] if step.operands[0] is argument else step.operands[0]
+    if other.defining_op is None and other.index >= op.num_carry:
+        other = op.operands[other.index]
+    return (op.operands[index], op.operands[limit]) if constant_integer(other) == 1 else None
 
 
 def constant_integer(value: Value) -> int | None:

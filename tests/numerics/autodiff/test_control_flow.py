@@ -91,11 +91,11 @@ def loop_while(b, init, consts, body, bound):
     return b.create("prim.while", [*init, *consts], regions=regions, num_carry=count, max_trip_count=bound).results
 
 
-def while_program(kit, bound=6):
+def while_program(kit, bound=6, step=1):
     def build(b, c, w, n):
         def body(inner, arguments):
             i, carry, weight, _ = arguments
-            return [inner.prim.add(i, scalar(inner, 1, I64)), inner.prim.mul(inner.prim.sin(carry), weight)]
+            return [inner.prim.add(i, scalar(inner, step, I64)), inner.prim.mul(inner.prim.sin(carry), weight)]
         return list(loop_while(b, [scalar(b, 0, I64), c], [w, n], body, bound)[1:])
     return kit.Program.build([VECTOR, VECTOR, tensor([], I64)], build)
 
@@ -110,12 +110,17 @@ def test_while(kit, trips):
 def test_while_without_a_bound_is_forward_only(kit):
     from gradopt.ir.diagnostics import GradoptError
 
-    program = while_program(kit, None)
+    program = while_program(kit, None, step=2)
     arrays = [np.ones(3), np.full(3, 0.9), np.asarray(5, np.int64)]
     derived, inputs = kit.check_jvp(program, arrays, np.random.default_rng(0))
     kit.check_jvp(derived, inputs, np.random.default_rng(0))
     with pytest.raises(GradoptError, match="max_trip_count"):
         kit.vjp(program)
+
+
+def test_a_while_that_counts_needs_no_bound(kit):
+    """What `for` is lowered to: the buffers are as long as the loop turns out to be."""
+    both_orders(kit, while_program(kit, None), [np.ones(3), np.full(3, 0.9), np.asarray(3, np.int64)], batch=False)
 
 
 @pytest.mark.parametrize("bound", [None, 7])

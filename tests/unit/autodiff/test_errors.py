@@ -106,8 +106,8 @@ def test_while_without_a_bound(kit):
     prim.yield %t : (tensor<i1>) -> ()
   }, {
   ^bb0(%k: tensor<i64>, %c: tensor<f64>, %m: tensor<i64>):
-    %one = prim.constant dense<1> : tensor<i64>
-    %k2 = prim.add %k, %one : tensor<i64>
+    %two = prim.constant dense<2> : tensor<i64>
+    %k2 = prim.add %k, %two : tensor<i64>
     %c2 = prim.sin %c : tensor<f64>
     prim.yield %k2, %c2 : (tensor<i64>, tensor<f64>) -> ()
   }) : (tensor<i64>, tensor<f64>, tensor<i64>) -> (tensor<i64>, tensor<f64>)
