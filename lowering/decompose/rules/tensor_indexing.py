@@ -8,7 +8,7 @@ from typing import Any
 from gradopt.dialects.constraints import check_axis, tensor_type
 from gradopt.ir.builder import Builder
 from gradopt.ir.sizes import multiply
-from gradopt.ir.types import I64
+from gradopt.ir.types import I64, UI64
 from gradopt.ir.values import Value
 from gradopt.lowering.building import Extent, broadcast_all, broadcast_to, cast_to, expand_like, extents_of, full_like
 from gradopt.lowering.building import iota_like, reshape_to, size_value
@@ -30,10 +30,17 @@ def with_axis(b: Builder, x: Value, axis: int) -> Value:
     return reshape_to(b, x, [*extents[:axis], Extent(b, 1), *extents[axis:]])
 
 
+def signed(b: Builder, indices: Value) -> Value:
+    """Indices as i64; what only ui64 holds becomes the largest i64, which is outside of every tensor too."""
+    if tensor_type(indices).element is UI64:
+        indices = b.prim.min(indices, full_like(b, indices, (1 << 63) - 1))
+    return cast_to(b, indices, I64)
+
+
 def index_vectors(b: Builder, parts: Sequence[Value]) -> Value:
     """Index tensors of one shape, stacked along a new last axis."""
     rank = tensor_type(parts[0]).rank
-    columns = [with_axis(b, cast_to(b, part, I64), rank) for part in parts]
+    columns = [with_axis(b, signed(b, part), rank) for part in parts]
     return columns[0] if len(columns) == 1 else b.prim.concat(*columns, axis=rank)  # type: ignore[no-any-return]
 
 
@@ -134,9 +141,9 @@ def scatter_nd(b: Builder, op: Any) -> Value:
 def embedding(b: Builder, op: Any) -> Value:
     """gather; rows of the padding index are cut off from the derivative."""
     rows = b.prim.gather(op.table, op.indices, axis=0)
-    if op.padding_idx is None:
+    if op.padding_idx is None or not tensor_type(op.table).element.is_float:
         return rows  # type: ignore[no-any-return]
-    indices = cast_to(b, op.indices, I64)
+    indices = signed(b, op.indices)
     count = size_value(b, op.table, 0)
     extent = expand_like(b, count, indices)
     zero = full_like(b, indices, 0)
