@@ -44,6 +44,7 @@ class TypeReader:
     def _read(self, text: str, depth: int) -> Type:
         if depth > MOST_DEPTH:
             raise TypeSyntaxError(f"types are nested more than {MOST_DEPTH} deep")
+        text = text.strip()
         if text.startswith("!"):
             return self._dialect(text)
         if text.startswith("("):
