@@ -87,3 +87,76 @@ def test_conv_keeps_nan_and_infinity_where_they_are():
     w = np.ones((3, 2, 3, 3), np.float32)
     check([tensor(x.shape, F32), tensor(w.shape, F32)], lambda b, x, w: b.create(
         "prim.conv", [x, w], strides=[1, 1], padding=[[1, 1], [1, 1]], lhs_dilation=[1, 1], rhs_dilation=[1, 1]).results, [x, w], 1e-6)
+
+
+LAYERS = [  # x, weight, attributes of hl.conv2d
+    ((2, 3, 9, 9), (5, 3, 3, 3), {}),
+    ((2, 3, 9, 9), (5, 3, 3, 3), {"padding": [[1, 1], [1, 1]]}),
+    ((2, 4, 11, 9), (6, 2, 3, 2), {"padding": [[2, 0], [0, 1]], "strides": [2, 1], "groups": 2}),
+    ((4, 8, 14, 14), (32, 8, 5, 5), {"padding": [[2, 2], [2, 2]]}),
+    ((3, 5, 12, 13), (5, 1, 3, 3), {"padding": [[1, 1], [1, 1]], "groups": 5, "dilation": [2, 1]}),
+    ((2, 3, 17, 17), (16, 3, 7, 7), {"padding": [[3, 3], [3, 3]], "strides": [2, 2]}),
+    ((2, 3, 8, 8), (4, 3, 2, 2), {"strides": [3, 3]}),
+    ((3, 8, 6, 6), (9, 8, 1, 1), {}),
+]
+
+
+def layer_case(case, kind, layout="NCHW", kernel_layout="OIHW", element=F32, result=None):
+    from gradopt.dialects.hl.neural.common import layout_axes, permuted
+
+    x, w, attributes = LAYERS[case]
+    result = result or element
+    strides, dilation, padding = (attributes.get(name, default) for name, default in (
+        ("strides", [1, 1]), ("dilation", [1, 1]), ("padding", [[0, 0], [0, 0]])))
+    counts = [(x[a + 2] + sum(padding[a]) - dilation[a] * (w[a + 2] - 1) - 1) // strides[a] + 1 for a in range(2)]
+    places = [layout.index(letter) for letter in "NCHW"], [kernel_layout.index(letter) for letter in "OIHW"]
+
+    def stored(dims, axes):
+        return tuple(dims[axes.index(axis)] for axis in range(4))
+
+    image, weight = stored(x, places[0]), stored(w, places[1])
+    dy = stored((x[0], w[0], *counts), places[0])
+    options = {**attributes, "layout": layout, "kernel_layout": kernel_layout}
+    shapes = {"conv2d": (image, weight, dy), "conv2d_input": (dy, weight, image), "conv2d_weight": (image, dy, weight)}[kind]
+    types = [tensor(shape, element) for shape in shapes[:2]]
+    arrays = [random_array(RNG, type) for type in types]
+    name = f"hl.{kind}" if kind == "conv2d" else f"bwd.{kind}"
+    assert layout_axes(layout, "NCHW") and permuted
+    check(types, lambda b, p, q: b.create(name, [p, q], [tensor(shapes[2], result)], **options).results, arrays,
+          {"f32": 1e-4, "f64": 1e-11, "f16": 4e-3}[element.text])
+
+
+@pytest.mark.parametrize("kind", ["conv2d", "conv2d_input", "conv2d_weight"])
+@pytest.mark.parametrize("case", range(len(LAYERS)))
+def test_layers(case, kind):
+    layer_case(case, kind)
+    layer_case(case, kind, "NHWC", "HWIO")
+
+
+@pytest.mark.parametrize("kind", ["conv2d", "conv2d_input", "conv2d_weight"])
+def test_layers_of_mixed_elements(kind):
+    layer_case(1, kind, element=F64)
+    layer_case(1, kind, element=F16)
+    if kind == "conv2d":
+        layer_case(1, kind, element=F16, result=F32)
+        layer_case(3, kind, element=F32, result=F64)
+
+
+@pytest.mark.parametrize("options", [{}, {"strides": [2, 2], "padding": [[1, 1], [1, 1]], "output_padding": [1, 1]},
+                                     {"strides": [2, 3], "dilation": [2, 1], "groups": 2}])
+def test_conv2d_transpose(options):
+    groups = options.get("groups", 1)
+    types = [tensor((2, 4, 5, 6), F32), tensor((4, 6 // groups, 3, 3), F32)]
+    arrays = [random_array(RNG, type) for type in types]
+    check(types, lambda b, x, w: b.create("hl.conv2d_transpose", [x, w], **options).results, arrays, 1e-4)
+
+
+@pytest.mark.parametrize("spatial", [1, 3])
+def test_layers_of_other_ranks(spatial):
+    x, w = (2, 3, *[6, 7, 8][:spatial]), (4, 3, *[3, 2, 3][:spatial])
+    counts = [a - b + 1 for a, b in zip(x[2:], w[2:])]
+    for name, shapes in ((f"hl.conv{spatial}d", (x, w, (2, 4, *counts))), (f"bwd.conv{spatial}d_input", ((2, 4, *counts), w, x)),
+                         (f"bwd.conv{spatial}d_weight", (x, (2, 4, *counts), w))):
+        types = [tensor(shape, F32) for shape in shapes[:2]]
+        check(types, lambda b, p, q: b.create(name, [p, q], [tensor(shapes[2], F32)]).results,
+              [random_array(RNG, type) for type in types], 1e-4)

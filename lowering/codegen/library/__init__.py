@@ -40,6 +40,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "factor": ("prim.cholesky", "prim.triangular_solve"),
     "fold": ("prim.fold",),
     "convolution": ("prim.conv",),
+    "convolution_ops": ("hl.conv1d", "hl.conv2d", "hl.conv3d", "hl.conv2d_transpose", "bwd.conv1d_input", "bwd.conv2d_input",
+                        "bwd.conv3d_input", "bwd.conv1d_weight", "bwd.conv2d_weight", "bwd.conv3d_weight"),
 }
 """The ops that the modules of this package have kernels for; a module is imported when one of its ops is met."""
 

@@ -10,6 +10,7 @@ from gradopt.lowering.codegen.library.convolution_pack import pack, packed_weigh
 from gradopt.lowering.codegen.library.convolution_plan import Plan, compute_element, make_plan
 from gradopt.lowering.codegen.library.convolution_plain import fill_zero, flattened, plain
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal, times
+from gradopt.lowering.codegen.scalars import value_type
 
 __all__ = ["launches"]
 
@@ -26,8 +27,8 @@ def launches(problem: Problem) -> list[Launch]:
     if 0 in problem.kernel or problem.channels == 0:
         return [fill_zero(problem)]
     problem = flattened(problem)
-    element = compute_element(element_of(problem.x.value))
-    plan = make_plan(problem, element_of(problem.x.value))
+    element = compute_element(problem)
+    plan = make_plan(problem)
     packed = packed_weights(problem, plan.tile.width, plan.output_blocks, element)
     return [pack(problem, plan.tile.width, plan.output_blocks, element, packed), _Kernel(problem, plan, packed, element).launch()]
 
@@ -127,13 +128,20 @@ class _Kernel:
                             for i in range(0, {begin}):
                                 store({self.image}, at + i, {zero})
                             for i in range({begin}, {end}):
-                                store({self.image}, at + i, load({self.x}, line + i * {sw}))
+                                store({self.image}, at + i, {self._converted("x", f"load({self.x}, line + i * {sw})")})
                             for i in range({max(begin, end)}, {width}):
                                 store({self.image}, at + i, {zero})
                         else:
                             for i in range(0, {width}):
                                 store({self.image}, at + i, {zero})
         """)
+
+    def _converted(self, name: str, text: str) -> str:
+        """A loaded element of an operand as a number of the type that is computed in, or a sum as one for the result."""
+        kind = value_type(element_of(getattr(self.problem, name).value))
+        if name == "out":
+            return text if kind == self.element.text else f"{kind}({text})"
+        return text if kind == self.element.text else f"{self.element.text}({text})"
 
     # --- tiles
 
@@ -257,7 +265,7 @@ class _Kernel:
                 for i in range(0, {tile.rows_1}):
                     for j in range(0, {tile.rows_2}):
                         for o in range(0, outputs):
-                            store({self.out}, place + i * {h} + j * {w} + o * {second}, load({self.sums}, ordinal + (i * {tile.rows_2} + j) * {tile.width} + o))
+                            store({self.out}, place + i * {h} + j * {w} + o * {second}, {self._converted("out", f"load({self.sums}, ordinal + (i * {tile.rows_2} + j) * {tile.width} + o)")})
             """)
             return
         across = tile.vectors * tile.lanes
@@ -265,7 +273,7 @@ class _Kernel:
             for o in range(0, outputs):
                 for i in range(0, {tile.height}):
                     for j in range(0, {columns}):
-                        store({self.out}, place + o * {second} + i * {h} + j * {w}, load({self.sums}, ordinal + o * {across} + i * {tile.lanes} + j))
+                        store({self.out}, place + o * {second} + i * {h} + j * {w}, {self._converted("out", f"load({self.sums}, ordinal + o * {across} + i * {tile.lanes} + j)")})
         """)
 
     def _write_transposed(self) -> None:

@@ -8,6 +8,7 @@ from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.convolution import Problem, row_major
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal, temporary, times
+from gradopt.lowering.codegen.scalars import value_type
 
 TRANSPOSED = 16  # lines that are transposed in registers
 
@@ -52,13 +53,16 @@ def _is_flat(problem: Problem, spatial: tuple[Size, Size, Size]) -> bool:
 
 def _plain(source: Source, problem: Problem, given: str, out: str, width: int, first: str, strides: list[str], element: Type) -> None:
     kd, kh, kw = problem.kernel
+    loaded = f"load({given}, at + o * {first})"
+    if value_type(element_of(problem.w.value)) != element.text:
+        loaded = f"{element.text}({loaded})"
     source.add(f"""
         for i in range(0, {kd}):
             for j in range(0, {kh}):
                 for k in range(0, {kw}):
                     at = from_ + i * {strides[0]} + j * {strides[1]} + k * {strides[2]}
                     for o in range(0, outputs):
-                        store({out}, to + o, load({given}, at + o * {first}))
+                        store({out}, to + o, {loaded})
                     for o in range(outputs, {width}):
                         store({out}, to + o, {literal(0, element)})
                     to = to + {width}

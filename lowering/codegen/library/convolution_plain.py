@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gradopt.ir.types import Type
+from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.convolution import Problem, row_major
-from gradopt.lowering.codegen.library.source import Source, accumulation_element, blocks, element_of, literal, times
+from gradopt.lowering.codegen.library.convolution_plan import compute_element
+from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal, times
+from gradopt.lowering.codegen.scalars import value_type
 
 __all__ = ["fill_zero", "flattened", "plain"]
 
@@ -34,13 +38,15 @@ def plain(problem: Problem, empty: bool = False) -> Launch:
     """One result after the other. A point is an image, a group and an output."""
     source = Source()
     out = source.pointer(problem.out.value)
-    element = accumulation_element(element_of(problem.out.value))
+    element = compute_element(problem)
     size = source.size
     outputs, channels = size(problem.outputs), size(problem.channels)
     kernel, result, sizes = ([size(entry) for entry in triple] for triple in (problem.kernel, problem.result, problem.size))
     operands = {}
     for name, given in (("x", problem.x), ("w", problem.w), ("out", problem.out)):
         operands[name] = [size(entry) for entry in (given.first, given.second, given.group, given.offset, *given.spatial)]
+    kind = value_type(element_of(problem.out.value))
+    rounded = "total" if kind == element.text else f"{kind}(total)"
     x, w = ("", "") if empty else (source.pointer(problem.x.value), source.pointer(problem.w.value))
     o_first, o_second, o_group, o_offset, od, oh, ow = operands["out"]
     with source.loop("point", "hi", "lo"):
@@ -53,15 +59,20 @@ def plain(problem: Problem, empty: bool = False) -> Launch:
         with source.loop("p0", result[0]), source.loop("p1", result[1]), source.loop("p2", result[2]):
             source.line(f"total = {literal(0, element)}")
             if not empty:
-                _sum(source, problem, x, w, operands, channels, kernel, sizes)
-            source.line(f"store({out}, {o_offset} + n * {o_first} + g * {o_group} + o * {o_second} + p0 * {od} + p1 * {oh} + p2 * {ow}, total)")
+                _sum(source, problem, element, (x, w), operands, channels, kernel, sizes)
+            source.line(f"store({out}, {o_offset} + n * {o_first} + g * {o_group} + o * {o_second} + p0 * {od} + p1 * {oh} + p2 * {ow}, {rounded})")
     extent = times(problem.images, problem.groups, problem.outputs)
     return source.launch(extent, blocks(extent, 64, 1))
 
 
-def _sum(source: Source, problem: Problem, x: str, w: str, operands: dict[str, list[str]], channels: str, kernel: list[str],
-         sizes: list[str]) -> None:
+def _converted(value: Value, text: str, element: Type) -> str:
+    return text if value_type(element_of(value)) == element.text else f"{element.text}({text})"
+
+
+def _sum(source: Source, problem: Problem, element: Type, pointers: tuple[str, str], operands: dict[str, list[str]], channels: str,
+         kernel: list[str], sizes: list[str]) -> None:
     """Lines that add up one result."""
+    x, w = pointers
     x_first, x_second, x_group, x_offset, *x_spatial = operands["x"]
     w_first, w_second, w_group, w_offset, *w_spatial = operands["w"]
     with source.loop("c", channels):
@@ -74,4 +85,6 @@ def _sum(source: Source, problem: Problem, x: str, w: str, operands: dict[str, l
             with source.block(f"if {inside}"):
                 at_x = "from_x + " + " + ".join(f"i{axis} * {x_spatial[axis]}" for axis in range(3))
                 at_w = "from_w + " + " + ".join(f"k{axis} * {w_spatial[axis]}" for axis in range(3))
-                source.line(f"total = multiply_add(load({x}, {at_x}), load({w}, {at_w}), total)")
+                left, right = (_converted(source_value, text, element) for source_value, text in
+                               ((problem.x.value, f"load({x}, {at_x})"), (problem.w.value, f"load({w}, {at_w})")))
+                source.line(f"total = multiply_add({left}, {right}, total)")

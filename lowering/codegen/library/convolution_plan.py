@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gradopt.ir.sizes import Size, ceildiv, product
-from gradopt.ir.types import F64, FloatType, Type
+from gradopt.ir.types import F32, F64, Type
 from gradopt.lowering.codegen.library.convolution import Problem, Triple
+from gradopt.lowering.codegen.library.source import element_of
 from gradopt.lowering.codegen.library.tiles import Registers, registers
 
 __all__ = ["Plan", "Tile", "make_plan"]
@@ -102,15 +103,10 @@ def best_tile(result: Triple, outputs: int, steps: int, dense_columns: bool, reg
     return min(candidates(), key=lambda pair: pair[0])[1]
 
 
-def compute_element(element: Type) -> Type:
-    """f64 for f64, else f32."""
-    return element if element is F64 else _f32()
-
-
-def _f32() -> FloatType:
-    from gradopt.ir.types import F32
-
-    return F32
+def compute_element(problem: Problem) -> Type:
+    """What the sums are made in: f64 if an operand or the result is f64, else f32."""
+    used = [element_of(given.value) for given in (problem.x, problem.w, problem.out)]
+    return F64 if F64 in used else F32
 
 
 def reads_inside(problem: Problem) -> bool:
@@ -124,14 +120,14 @@ def span(count: int, stride: int, kernel: int, dilation: int) -> int:
     return (count - 1) * stride + (kernel - 1) * dilation + 1
 
 
-def make_plan(problem: Problem, element: Type) -> Plan:
+def make_plan(problem: Problem) -> Plan:
     """The plan: a function of the shape and the machine's registers alone."""
-    register = registers(compute_element(element))
+    element = compute_element(problem)
+    register = registers(element)
     channels = problem.channels if isinstance(problem.channels, int) else GUESS
     steps = channels * problem.kernel[0] * problem.kernel[1] * problem.kernel[2]
     dense_x = problem.x.spatial[2] == 1
-    native = element is compute_element(element)
-    inside = reads_inside(problem) and native
+    inside = reads_inside(problem) and element_of(problem.x.value) is element
     lead = product([problem.images, problem.groups])
     depth, height, width = problem.result
     parts = 1
