@@ -79,7 +79,7 @@ def dot_arrays(lhs: Array, rhs: Array, lhs_batch: list[int], rhs_batch: list[int
     inner = int(np.prod([lhs.shape[a] for a in lhs_contract], dtype=np.int64))
     m, n, b = (int(np.prod(sizes, dtype=np.int64)) for sizes in (rows, columns, batch))
     out = np.matmul(left.reshape(b, m, inner), right.reshape(b, inner, n))
-    return out.reshape(*batch, *rows, *columns).astype(lhs.dtype, copy=False)
+    return out.reshape([*batch, *rows, *columns]).astype(lhs.dtype, copy=False)
 
 
 def window_size(size: Size, kernel: Size, low: int, high: int, stride: int, base_dilation: int, dilation: int) -> Size:

@@ -177,6 +177,8 @@ class PadOp(Operation):
         spread = [size + max(size - 1, 0) * interior for size, interior in zip(x.shape, self.interior)]
         wide = np.full(spread, value, x.dtype)
         wide[tuple(slice(None, None, interior + 1) for interior in self.interior)] = x
+        if not x.ndim:
+            return x
         cut = tuple(slice(max(-low, 0), size - max(-high, 0)) for low, high, size in zip(self.low, self.high, spread))
         return np.pad(wide[cut], [(max(low, 0), max(high, 0)) for low, high in zip(self.low, self.high)],
                       constant_values=value)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
-from gradopt.ir.values import Value
+from gradopt.ir.values import BlockArgument, Value
 from gradopt.lowering.passes import InternalError, Pass, PassContext, option
 from gradopt.lowering.simplify.effects import Effects
 from gradopt.lowering.simplify.patterns import Pattern, patterns_for
@@ -112,9 +112,10 @@ class _Driver:
     def _rewrite(self, op: Operation) -> bool:
         """Applies the first pattern that fits."""
         if op.regions:
+            touched = neighbours(op)
             after = self.region_values.drop_unused_operands(self.region_values.drop_unused_results(op))
             if after is not op:
-                self._replaced(op, after)
+                self._replaced(op, after, touched)
                 return True
         for pattern in patterns_for(op.name):
             if self.counts and not self.context.allows("canonicalize"):
@@ -127,20 +128,19 @@ class _Driver:
     def _apply(self, pattern: Pattern, op: Operation) -> bool:
         """Tries a pattern. Only one whose values have the very types of the results is taken."""
         rewriter = Rewriter(op)
+        touched = neighbours(op)
         outcome = pattern(op, rewriter)
         for new in rewriter.inserted:
             self._push(new)
         if outcome is None:
             return False
         if isinstance(outcome, Operation):
-            self._replaced(op, outcome)
+            self._replaced(op, outcome, touched)
             return True
         values: Sequence[Value] = [outcome] if isinstance(outcome, Value) else outcome
         if [value.type for value in values] != [result.type for result in op.results]:
             return False
-        for result in op.results:
-            for user in result.users:
-                self._push(user)
+        self._touch(touched)
         for result, value in zip(op.results, values):
             result.replace_all_uses_with(value)
             if value.defining_op is not None:
@@ -148,22 +148,25 @@ class _Driver:
         self._erase(op)
         return True
 
-    def _replaced(self, op: Operation, after: Operation) -> None:
+    def _replaced(self, op: Operation, after: Operation, touched: Sequence[Operation]) -> None:
         """Queues what an operation that replaced another may have touched."""
         self.erased.add(op)
         self.erased |= self.region_values.erased
         self.region_values.erased = set()
         self._push(after)
-        for owner in [operand.defining_op for operand in after._operands]:
-            if owner is not None:
-                self._push(owner)
-        for result in after.results:
-            for user in result.users:
-                self._push(user)
+        self._touch(touched)
         for region in after.regions:
             for block in region.blocks:
                 for inner in block.operations:
                     self._push(inner)
+
+    def _touch(self, touched: Sequence[Operation]) -> None:
+        """Queues ops whose operands or users changed; with a terminator also the op around it, whose results it decides."""
+        for other in touched:
+            self._push(other)
+            parent = other.parent_op if other.next is None else None
+            if parent is not None and parent.results:
+                self._push(parent)
 
     def _push(self, op: Operation) -> None:
         if op not in self.queued:
@@ -171,11 +174,22 @@ class _Driver:
             self.queue.append(op)
 
     def _erase(self, op: Operation) -> None:
-        """Erases an op without users and queues what it used."""
+        """Erases an op without users; queues what it used, and who is now alone in using that (some patterns ask for this)."""
         inside = [op] if not op.regions else list(op.walk())
         self.erased.update(inside)
-        used = [operand.defining_op for inner in inside for operand in inner._operands]
+        used = [operand for inner in inside for operand in inner._operands]
         op.erase()
-        for owner in used:
+        for value in used:
+            owner = value.defining_op
+            if isinstance(value, BlockArgument) and not value.users:  # the op around it may do without
+                owner = value.owner.parent.parent if value.owner.parent is not None else None
             if owner is not None and owner not in self.erased:
                 self._push(owner)
+                if len(value.users) == 1:
+                    self._push(next(iter(value.users)))
+
+
+def neighbours(op: Operation) -> list[Operation]:
+    """Who reads the results and who defines the operands."""
+    users = [user for result in op.results for user in result.users]
+    return users + [owner for owner in [operand.defining_op for operand in op._operands] if owner is not None]

@@ -73,7 +73,12 @@ class _Sweep:
         while stack:
             op, done = stack.pop()
             if done:
-                self.region_values.drop_unused_operands(op)
+                after = self.region_values.drop_unused_results(op)
+                if after is op:
+                    self.region_values.drop_unused_operands(op)
+                else:  # what went inside has left more of it without a reader
+                    stack.append((after, True))
+                    self._enter(after, stack)
                 continue
             for result in op.results:
                 if result.users:
