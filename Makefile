@@ -31,7 +31,18 @@ $(VENV)/.with-%: pyproject.toml setup.py | $(BIN)/python
 venv: $(VENV)/.with-test
 
 demo: $(VENV)/.with-examples
-	@$(BIN)/python examples/demo.py
+	@echo "== examples/layer.ir"
+	@$(BIN)/gradopt examples/layer.ir
+	@echo "== its gradient"
+	@$(BIN)/gradopt '--pass=autodiff{func=loss wrt=w}' examples/layer.ir
+	@echo "== lowered to prim"
+	@$(BIN)/gradopt '--pass=autodiff{func=loss wrt=w},decompose,canonicalize,fold,cse,dce' examples/layer.ir
+	@echo "== the kernels that are compiled"
+	@$(BIN)/gradopt '--pass=autodiff{func=loss wrt=w}' --emit=numba examples/layer.ir
+	@echo "== the gradient against central differences"
+	@$(BIN)/gradopt-run examples/layer.ir --check-grad --arg random
+	@echo "== a network on handwritten digits"
+	@$(BIN)/python examples/digits/train.py
 
 test: $(VENV)/.with-test
 	@$(MAKE) --no-print-directory lint
