@@ -1,7 +1,8 @@
 """`ad`: asking for a derivative inside the IR. The pass `autodiff` replaces these ops by calls of the functions that it writes.
 
 They nest to any depth and across calls. `wrt` names argument positions (default: all float arguments). In grad, value_and_grad
-and hvp there are no cotangents where the function's only result is one rank-0 float (its cotangent is 1); elsewhere, and always in
+and hvp there are no cotangents where the function's only result is one rank-0 float (its cotangent is 1); elsewhere, and
+always in
 vjp, there is one for each float result.
 """
 

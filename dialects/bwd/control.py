@@ -7,8 +7,19 @@ from collections.abc import Sequence
 from gradopt.dialects.arrays import Array
 from gradopt.dialects.constraints import ANY_TENSOR, tensor_type
 from gradopt.dialects.control_flow import Run, check_types, region_arguments, types_of, yielded
-from gradopt.ir.declare import BOOLEAN, INTEGER, INTEGERS, ISOLATED, PURE, UNIT, InvalidOperation, attribute, region, variadic
-from gradopt.ir.declare import variadic_result
+from gradopt.ir.declare import (
+    BOOLEAN,
+    INTEGER,
+    INTEGERS,
+    ISOLATED,
+    PURE,
+    UNIT,
+    InvalidOperation,
+    attribute,
+    region,
+    variadic,
+    variadic_result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import FloatType, Type, tensor
 from gradopt.ir.values import Value
@@ -22,12 +33,15 @@ def is_float(type: Type) -> bool:
 class ScanAdjointBase(Operation):
     """The reverse loop of a scan: walks its steps backwards, with the carries of each step from a trajectory.
 
-    Operands: init…, consts…, xs…, trajectory…, dcarry…, dys…. Row t of a trajectory is the carry that step t began with. `kept` names
+    Operands: init…, consts…, xs…, trajectory…, dcarry…, dys…. Row t of a trajectory is the carry that step t began with.
+    `kept` names
     the carries that have a trajectory (default: all; with `checkpoints` = k a trajectory holds k rows, and `body` recomputes the
-    others), `active` the carries that have a cotangent (default: all float ones), `seeded` the ys that have one (default: all float
+    others), `active` the carries that have a cotangent (default: all float ones), `seeded` the ys that have one (default: all
+    float
     ones). `wrt` names what is wanted among (init…, consts…, xs…); default: all floats.
 
-    body(carry…, consts…, x_t…) is the scan's. body_vjp(carry…, consts…, x_t…, dcarry…, dy_t…) yields dcarry… for the active carries,
+    body(carry…, consts…, x_t…) is the scan's. body_vjp(carry…, consts…, x_t…, dcarry…, dy_t…) yields dcarry… for the active
+    carries,
     then the wanted dconsts… (which are summed) and dx_t… (which are stacked).
     """
 
@@ -102,7 +116,8 @@ class ScanAdjointBase(Operation):
 
     def verify(self) -> None:
         if self.num_consts < 0:
-            raise InvalidOperation(f"has {len(self._operands)} operands, expected at least {len(self._operands) - self.num_consts}")
+            raise InvalidOperation(f"has {len(self._operands)} operands, expected at least "
+                                   f"{len(self._operands) - self.num_consts}")
         init, consts, xs, _, dcarry, _ = self.groups(self._operands)
         rows = [tensor(tensor_type(value).dims[1:], tensor_type(value).element) for value in xs]
         check_types("body argument", region_arguments(self.body), [*types_of(init), *types_of(consts), *rows])

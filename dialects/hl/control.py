@@ -10,8 +10,18 @@ from gradopt.dialects.control_flow import ForBase, IfBase, ScanBase, SwitchBase,
 from gradopt.dialects.prim.data import CheckOp as PrimCheckOp
 from gradopt.dialects.prim.data import IdentityOp
 from gradopt.dialects.prim.shape import concat_type
-from gradopt.ir.declare import INTEGER, PURE, STRING, STRINGS, InvalidOperation, attribute, operand, result, variadic
-from gradopt.ir.declare import variadic_result
+from gradopt.ir.declare import (
+    INTEGER,
+    PURE,
+    STRING,
+    STRINGS,
+    InvalidOperation,
+    attribute,
+    operand,
+    result,
+    variadic,
+    variadic_result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, floordiv
 from gradopt.ir.types import Type, tensor
@@ -61,7 +71,8 @@ class StopGradientOp(IdentityOp):
 
 
 class CheckpointBeginOp(IdentityOp):
-    """`x`, where a stage begins whose values are not kept for the backward pass but computed again from here (pass `checkpoint`)."""
+    """`x`, where a stage begins whose values are not kept for the backward pass but computed again from here (pass
+    `checkpoint`)."""
 
     __slots__ = ()
     name = "hl.checkpoint_begin"

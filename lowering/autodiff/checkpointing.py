@@ -49,7 +49,7 @@ def keep_checkpoints(context: ReverseContext, op: Any) -> list[Value]:
 
 def row_of(op: Any, step: int) -> int:
     """The row of xs and ys that belongs to a step."""
-    return op.length - 1 - step if op.reverse else step  # type: ignore[no-any-return]
+    return op.length - 1 - step if op.reverse else step
 
 
 def put_row(b: Builder, buffer: Value, row: Value, index: Value) -> Value:
@@ -86,7 +86,8 @@ def lower_checkpointed(b: Builder, op: Any) -> list[Value]:
 
 class Loop:
     """The body of the table-driven loop. Carries: state…, buffers…, dcarry…, sums…, dxs…; constants: init…, consts…, xs…, dys…;
-    rows: whether to reverse, the step's row, the slot to take the state from, the slot to put it into, the row of dxs to write."""
+    rows: whether to reverse, the step's row, the slot to take the state from, the slot to put it into, the row of dxs to
+    write."""
 
     def __init__(self, op: Any, init: int, consts: int, xs: int, dcarry: int, dys: int, sums: int, rows: int) -> None:
         self.op, self.slots = op, op.checkpoints

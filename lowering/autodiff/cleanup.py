@@ -18,6 +18,6 @@ def remove_dead(block: Block, keep: Operation | None = None) -> None:
         definition = op.definition
         if (PURE in definition.traits and TERMINATOR not in definition.traits and op is not keep
                 and not any([result.users for result in op.results])
-                and (not op.regions and "callee" not in definition.attributes or effects.removable(op))):
+                and ((not op.regions and "callee" not in definition.attributes) or effects.removable(op))):
             op.erase()
         op = previous

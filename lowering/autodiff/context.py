@@ -26,7 +26,8 @@ class Context:
     """What both modes share.
 
     `builder` stands where the derivative's operations go. `masked` is True where the cotangents (tangents) of this operation may
-    hold lanes that a mask cut off, else None, so that it can be handed on as the unit attribute of a `bwd` op: `masked=context.masked`.
+    hold lanes that a mask cut off, else None, so that it can be handed on as the unit attribute of a `bwd` op:
+    `masked=context.masked`.
     `flags` says it for each of them alone. `state` is what the whole run of the pass shares.
     """
 
@@ -64,7 +65,8 @@ class Context:
         return Builder(before=self.op, location=self.op.location)
 
     def replace_forward(self, values: Sequence[Value]) -> None:
-        """Says that these values (built by `forward_builder`) take the place of the operation's results once the rule has returned."""
+        """Says that these values (built by `forward_builder`) take the place of the operation's results once the rule has
+        returned."""
         self.replacement = list(values)
 
 

@@ -82,7 +82,8 @@ def suffix_recurrence(context: Context, x: Value, g: Value, axis: int) -> Value:
     length = tensor_type(x).dims[axis]
     if not isinstance(length, int):
         spread, later = product_table(b, x, axis)
-        return reduce_sum(b, b.prim.select(later, context.scale(along(b, g, axis, axis), spread), zeros_like(b, spread)), [axis + 1])
+        terms = context.scale(along(b, g, axis, axis), spread)
+        return reduce_sum(b, b.prim.select(later, terms, zeros_like(b, spread)), [axis + 1])
     rows = [to_front(b, x, axis), to_front(b, g, axis)]
 
     def body(inner: Builder, carry: Sequence[Value], _: Sequence[Value], row: Sequence[Value]) -> tuple[list[Value], list[Value]]:

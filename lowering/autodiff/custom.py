@@ -30,7 +30,8 @@ def custom_derivative(state: State, function: Operation, kind: str) -> str | Non
         raise GradoptError.at(function.location, f"attribute 'ad.{kind}' of '@{name}' is {reference.text}, expected a symbol")
     found = state.function(reference.root)
     if found is None or "function_type" not in found.properties:
-        raise GradoptError.at(function.location, f"attribute 'ad.{kind}' of '@{name}' names '@{reference.root}', which is not a function")
+        raise GradoptError.at(function.location, f"attribute 'ad.{kind}' of '@{name}' names '@{reference.root}', which is not a "
+                              "function")
     type = function_type(function)
     results = [result for result in type.results if is_float_tensor(result)]
     inputs = [argument for argument in type.inputs if is_float_tensor(argument)]

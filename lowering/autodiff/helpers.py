@@ -9,7 +9,7 @@ from gradopt.dialects.constraints import tensor_type
 from gradopt.ir.attributes import DenseElementsAttr
 from gradopt.ir.builder import Builder
 from gradopt.ir.sizes import UNKNOWN, Size
-from gradopt.ir.types import BF16, F16, F32, FloatType, I64, IntegerType, TensorType, Type, tensor
+from gradopt.ir.types import BF16, F16, F32, I64, FloatType, IntegerType, TensorType, Type, tensor
 from gradopt.ir.values import Value
 
 __all__ = ["accumulation_element", "cast_to", "element_bytes", "expand_axes", "expand_like", "full_like", "full_of", "iota_like",
@@ -49,7 +49,8 @@ def size_value(b: Builder, value: Value, axis: int) -> Value:
 
 
 def size_operands(b: Builder, like: Value, axes: Sequence[int] | None = None) -> list[Value]:
-    """The `sizes…` operands of an op whose result has the sizes of `like` (along `axes`): one for each that only run time knows."""
+    """The `sizes…` operands of an op whose result has the sizes of `like` (along `axes`): one for each that only run time
+    knows."""
     dims = tensor_type(like).dims
     chosen = range(len(dims)) if axes is None else axes
     return [b.create("prim.dim", [like], axis=axis).results[0] for axis in chosen if dims[axis] is UNKNOWN]

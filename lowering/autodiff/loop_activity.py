@@ -27,7 +27,8 @@ def varied_arguments(block: Block, moving: Collection[int], num_carry: int, firs
 
 def active_carries(block: Block, wanted: Collection[int], seeded: Collection[int], num_carry: int,
                    first: int = 0) -> list[int]:
-    """The carries that need a cotangent in the reverse loop: they depend on a wanted argument, and a seeded yield depends on them."""
+    """The carries that need a cotangent in the reverse loop: they depend on a wanted argument, and a seeded yield depends on
+    them."""
     assert block.last is not None
     yields: Sequence[Value] = block.last.operands
     moving = varied_arguments(block, wanted, num_carry, first)

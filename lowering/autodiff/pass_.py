@@ -78,7 +78,8 @@ class AutodiffPass(Pass):
         state.raise_missing()
 
     def functions(self, state: State, implicit: bool) -> list[Operation]:
-        """What to differentiate. A module whose `ad` ops were just lowered has said what it wants, unless `func` asks for more."""
+        """What to differentiate. A module whose `ad` ops were just lowered has said what it wants, unless `func` asks for
+        more."""
         if self.func:
             name = self.func.removeprefix("@")
             found = state.function(name)
@@ -106,7 +107,8 @@ class AutodiffPass(Pass):
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Pauses the collector of cyclic garbage: everything that the pass makes is kept, and looking through it again and again would
+    """Pauses the collector of cyclic garbage: everything that the pass makes is kept, and looking through it again and again
+    would
     take longer than making it."""
     enabled = gc.isenabled()
     gc.disable()

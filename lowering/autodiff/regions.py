@@ -46,7 +46,8 @@ def copy_region(region: Region) -> Region:
 
 
 def reverse_region(state: State, region: Region, sources: Sequence[int], seeds: Sequence[bool | None]) -> Task[RegionDerivative]:
-    """A copy of `region` with one more argument for each yielded value that has a seed (None: zero; else whether it may hold masked
+    """A copy of `region` with one more argument for each yielded value that has a seed (None: zero; else whether it may hold
+    masked
     lanes), and the cotangents of the arguments `sources`. The terminator still yields the forward values."""
     copy = copy_region(region)
     block = copy.block
@@ -58,7 +59,8 @@ def reverse_region(state: State, region: Region, sources: Sequence[int], seeds: 
 
 
 def region_with_arguments(region: Region, order: Sequence[int | Value], location: AnyLocation) -> tuple[Region, list[Value]]:
-    """A copy of `region` with further arguments in between: `order` lists the old arguments by number, and for each new one a value
+    """A copy of `region` with further arguments in between: `order` lists the old arguments by number, and for each new one a
+    value
     whose type it takes. Returns the new arguments in order too."""
     old = region.block
     types = [old.arguments[entry].type if isinstance(entry, int) else entry.type for entry in order]

@@ -22,7 +22,8 @@ Entries at the end may be left out, and a lone entry needs no list around it:
                 lambda: …)
 
 A forward rule gets one tangent an operand (None: structurally zero; at least one is a value) and returns one entry a result.
-Forward rules exist for `prim` only; everything else is decomposed in place first. The same holds for a reverse rule that is missing.
+Forward rules exist for `prim` only; everything else is decomposed in place first. The same holds for a reverse rule that is
+missing.
 
 Masked lanes (zero cotangents that must win over an infinite local derivative): a rule multiplies a cotangent or tangent by a
 local derivative with `context.scale(g, d)` only, and hands `masked=context.masked` to the `bwd` op that it builds. A rule
@@ -37,9 +38,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
 
 from gradopt.ir.values import Value
 
@@ -51,8 +52,8 @@ __all__ = ["ForwardContext", "Gradients", "ReverseContext", "Rule", "Tangents", 
            "forward_rule", "has_zero_derivative", "reverse_rule", "zero_derivative"]
 
 Gradient: TypeAlias = Union[Value, "Derivative", Callable[[], Value], None]
-Gradients: TypeAlias = Union[Gradient, Sequence[Gradient]]
-Tangents: TypeAlias = Union[Value, "Derivative", None, Sequence[Union[Value, "Derivative", None]]]
+Gradients: TypeAlias = Gradient | Sequence[Gradient]
+Tangents: TypeAlias = Union[Value, "Derivative", Sequence[Union[Value, "Derivative", None]], None]
 RuleFunction = TypeVar("RuleFunction", bound=Callable[..., Any])
 
 
@@ -81,7 +82,8 @@ def _register(table: dict[str, Rule], names: Sequence[str], masks: bool) -> Call
     def decorate(function: RuleFunction) -> RuleFunction:
         for name in names:
             if name in table:
-                raise ValueError(f"'{name}' has two rules for one mode: {table[name].function.__module__} and {function.__module__}")
+                modules = f"{table[name].function.__module__} and {function.__module__}"
+                raise ValueError(f"'{name}' has two rules for one mode: {modules}")
             table[name] = Rule(function, masks)
         return function
     return decorate

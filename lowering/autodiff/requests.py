@@ -35,19 +35,21 @@ def lower_requests(state: State) -> int:
 
 def references(state: State, function: Operation) -> Iterator[tuple[Operation, Operation]]:
     """(operation, function that it names) for every call and request inside a function."""
+    op: Any
     for op in function.walk():
         if "callee" in op.definition.attributes:
-            callee = state.function(op.callee.root)  # type: ignore[attr-defined]
+            callee = state.function(op.callee.root)
             if callee is None:
                 if op.name.startswith("ad."):
-                    raise GradoptError.at(op.location, f"'{op.name}' op: there is no function '@{op.callee.root}'"  # type: ignore[attr-defined]
-                                          + near_miss(op.callee.root, state.symbols))  # type: ignore[attr-defined]
+                    raise GradoptError.at(op.location, f"'{op.name}' op: there is no function '@{op.callee.root}'"
+                                          + near_miss(op.callee.root, state.symbols))
                 continue
             yield op, callee
 
 
 def in_dependency_order(state: State) -> list[Operation]:
-    """The functions that hold requests or are reached from those, callees first. Raises GradoptError where a request leads back to
+    """The functions that hold requests or are reached from those, callees first. Raises GradoptError where a request leads
+    back to
     the function that makes it."""
     order: dict[Operation, None] = {}
     open_: dict[Operation, None] = {}

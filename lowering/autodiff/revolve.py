@@ -1,7 +1,8 @@
 """Binomial checkpointing: which steps of a loop to keep, and in which order to run again and reverse.
 
 After A. Griewank, A. Walther, Algorithm 799: revolve, ACM TOMS 26 (2000). With s stored states (the first one among them) and at
-most r repetitions of any step, beta(s, r) = C(s + r, s) steps can be reversed. A segment of l steps is split so that both parts keep
+most r repetitions of any step, beta(s, r) = C(s + r, s) steps can be reversed. A segment of l steps is split so that both
+parts keep
 the repetition number r of the whole, which makes the number of steps run again minimal:
 
     max(beta(s, r - 2), l - beta(s - 1, r)) <= first part <= min(beta(s, r - 1), l - beta(s - 1, r - 1))
@@ -19,7 +20,8 @@ NOWHERE = -2
 
 
 class Action(NamedTuple):
-    """One iteration: first take the state from slot `source` (unless NOWHERE), then reverse step `step`, or run it and put the new
+    """One iteration: first take the state from slot `source` (unless NOWHERE), then reverse step `step`, or run it and put the
+    new
     state into slot `target` (unless NOWHERE)."""
 
     reverse: bool
@@ -54,7 +56,8 @@ def repetitions(steps: int, states: int) -> int:
 
 
 def split_point(steps: int, states: int) -> int:
-    """How many steps to run before the next state is stored, in a segment with `states` >= 2 stored states (its first included)."""
+    """How many steps to run before the next state is stored, in a segment with `states` >= 2 stored states (its first
+    included)."""
     repeats = repetitions(steps, states)
     first = min(capacity(states, repeats - 1), steps - capacity(states - 1, repeats - 1))
     return max(1, min(first, steps - 1))

@@ -66,7 +66,8 @@ def _split(state: State, function: Operation, wrt: Sequence[int], seeds: Sequenc
         kinds = tuple((value.type, True) for value in gradients)
     else:
         gradients = [gradient.value for gradient in found if gradient is not None]
-        kinds = tuple(None if gradient is None else (gradient.value.type, gradient.masked) for gradient in found)  # type: ignore[misc]
+        kinds = tuple(None if gradient is None else (gradient.value.type, gradient.masked)  # type: ignore[misc]
+                      for gradient in found)
     results = frame.results
     frame.terminator.operands = (*results, *gradients)
     remove_dead(frame.block, keep=marker)

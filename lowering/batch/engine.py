@@ -12,7 +12,7 @@ from gradopt.ir.declare import TERMINATOR
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.locations import fuse
 from gradopt.ir.operation import Block, Operation
-from gradopt.ir.sizes import UNKNOWN, Size
+from gradopt.ir.sizes import Size
 from gradopt.ir.types import TensorType, Type, tensor
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.helpers import size_operands

@@ -33,7 +33,8 @@ class BatchPass(Pass):
     `axes` says for each argument which axis of the new argument is the batch, or `-` for one that all examples share (default: 0
     for every argument). Results have the batch in front. `size` is the batch's size: a number, a name for a dynamic size, or `?`.
 
-    Needs: prim ops only (`decompose` first), functions of one block. Guarantees: no loop over the examples, except where an op has a
+    Needs: prim ops only (`decompose` first), functions of one block. Guarantees: no loop over the examples, except where an op
+    has a
     random stream an example.
 
     Before (`batch{func=f axes=0,- size=8}`):
@@ -99,8 +100,8 @@ def check_axes(function: Operation, axes: tuple[int | str, ...]) -> list[int | N
         elif isinstance(axis, int) and 0 <= axis <= rank:
             found.append(axis)
         else:
-            raise GradoptError.at(function.location, f"argument {argument.index} of '@{name}' has axis {axis}, expected - or a value in "
-                                  f"[0, {rank}]")
+            raise GradoptError.at(function.location, f"argument {argument.index} of '@{name}' has axis {axis}, expected - or "
+                                  f"a value in [0, {rank}]")
     if all(axis is None for axis in found):
         raise GradoptError.at(function.location, f"no argument of '@{name}' is batched")
     return found

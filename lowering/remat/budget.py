@@ -15,9 +15,9 @@ from gradopt.lowering.remat.graph import INFINITE, FlowNetwork
 __all__ = ["Peak", "choose_recomputed", "find_peak", "value_bytes"]
 
 # operations whose work grows faster than their data: computed again only if nothing cheaper meets the budget
-EXPENSIVE = frozenset({"dot", "conv", "matmul", "dot_general", "einsum", "conv1d", "conv2d", "conv3d", "conv2d_transpose", "attention",
-                       "scan", "while", "for", "cholesky", "triangular_solve", "solve", "inverse", "det", "sort", "argsort", "topk",
-                       "call"})
+EXPENSIVE = frozenset({"dot", "conv", "matmul", "dot_general", "einsum", "conv1d", "conv2d", "conv3d", "conv2d_transpose",
+                       "attention", "scan", "while", "for", "cholesky", "triangular_solve", "solve", "inverse", "det", "sort",
+                       "argsort", "topk", "call"})
 # views cost nothing and take no memory of their own
 VIEWS = frozenset({"prim.reshape", "prim.expand", "prim.permute", "prim.barrier", "prim.shape_cast", "prim.stop_gradient",
                    "hl.reshape", "hl.permute_dims", "hl.broadcast_to", "hl.expand_dims", "hl.squeeze", "hl.flatten"})

@@ -1,7 +1,9 @@
 """Which values to keep so that others can be computed again: a minimum cut.
 
-The nodes are the values, with their bytes as capacity; an edge leads from each operand to each result of an operation that may run
-again. The source feeds what cannot be computed again, the sink is every value that is read late. The values in a minimum cut are the
+The nodes are the values, with their bytes as capacity; an edge leads from each operand to each result of an operation that may
+run
+again. The source feeds what cannot be computed again, the sink is every value that is read late. The values in a minimum cut
+are the
 cheapest set to keep, as in the partitioner of PyTorch's functorch (H. He, "min-cut optimal(*) recomputation", 2022). The cut is
 found by augmenting paths along shortest ways (E. Dinic, 1970).
 """

@@ -19,15 +19,15 @@ def find_stages(block: Block) -> list[set[Operation]]:
             behind.update(op.results)
     before: set[Value] = set()
     inside: list[Operation] = []
-    op = block.last
-    while op is not None:
-        if op.name == END:
-            before.update(op.operands)
-        elif not before.isdisjoint(op.results) and not behind.isdisjoint(op.results) and op.has_trait(PURE):
-            inside.append(op)
-            if op.name != BEGIN:
-                before.update([operand for operand in op.operands if operand in behind])
-        op = op.previous
+    member = block.last
+    while member is not None:
+        if member.name == END:
+            before.update(member.operands)
+        elif not before.isdisjoint(member.results) and not behind.isdisjoint(member.results) and member.has_trait(PURE):
+            inside.append(member)
+            if member.name != BEGIN:
+                before.update([operand for operand in member.operands if operand in behind])
+        member = member.previous
     return connected(inside)
 
 

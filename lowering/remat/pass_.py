@@ -69,7 +69,7 @@ class CheckpointPass(Pass):
 
 def pass_begins(users: list[Operation], stage: set[Operation]) -> None:
     """Late users of a begin itself read its operand, which is kept."""
-    begins = {op.results[0]: op.operands[0] for op in stage if op.name == BEGIN}
+    begins: dict[Value, Value] = {op.results[0]: op.operands[0] for op in stage if op.name == BEGIN}
     for user in users:
         if any(operand in begins for operand in user.operands):
             user.operands = tuple(begins.get(operand, operand) for operand in user.operands)
@@ -79,9 +79,11 @@ def pass_begins(users: list[Operation], stage: set[Operation]) -> None:
 class RematPass(Pass):
     """Computes values again so that the memory of each function stays within `budget` bytes.
 
-    At the place where most memory lives, a minimum cut over the values that are read behind it says which ones to keep so that all
+    At the place where most memory lives, a minimum cut over the values that are read behind it says which ones to keep so that
+    all
     others can be computed again from them; products, convolutions and loops run again only if cheaper operations do not suffice.
-    Of what the cut would compute again, as much as the budget allows is kept after all, spread evenly and preferring what takes most
+    Of what the cut would compute again, as much as the budget allows is kept after all, spread evenly and preferring what
+    takes most
     work for its bytes. The results are the same to rounding. A remark says so where the budget cannot be met.
 
     Needs: static sizes (`bind`). Guarantees: no function takes more memory than before.
@@ -153,7 +155,7 @@ class RematPass(Pass):
             again = choose_recomputed(block, peak, expensive)
             late = late_results(again)
             for count in kept_counts(len(late)):
-                candidate = again - {op for op in spread_out(late, count, again)}
+                candidate = again - set(spread_out(late, count))
                 size = trial(function, peak, candidate)
                 if size < best[0]:
                     best = (size, candidate)
@@ -182,7 +184,7 @@ def kept_counts(count: int) -> list[int]:
     return sorted({number for number in found if number < count}, reverse=True)
 
 
-def spread_out(late: list[Operation], count: int, again: set[Operation]) -> list[Operation]:
+def spread_out(late: list[Operation], count: int) -> list[Operation]:
     """`count` operations to keep after all: one from each of as many stretches of equal bytes, the one whose work is largest for
     its bytes. Values that lie between two kept ones are computed again from the first when the second has been used up, so the
     memory falls to about the kept ones and one stretch (as with square-root checkpointing)."""

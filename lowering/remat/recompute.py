@@ -36,7 +36,8 @@ def is_constant(value: Value) -> bool:
     return op is not None and op.has_trait(CONSTANT)
 
 
-def _build(values: list[Value], again: Collection[Operation], copies: dict[Value, Value], before: Operation, pass_name: str) -> int:
+def _build(values: list[Value], again: Collection[Operation], copies: dict[Value, Value], before: Operation,
+           pass_name: str) -> int:
     """Clones what is behind `values` in front of an operation; adds to `copies`."""
     order: dict[Operation, None] = {}
     stack = [(value.defining_op, False) for value in values if value not in copies]

@@ -11,8 +11,8 @@ from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.cleanup import remove_dead
 from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
 from gradopt.lowering.autodiff.engine import Derivative
-from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
 from gradopt.lowering.autodiff.regions import RegionDerivative, forward_region, reverse_region, value_or_zeros
+from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
 from gradopt.lowering.autodiff.tasks import Task
 
 
@@ -63,7 +63,8 @@ def branch_tangents(context: ForwardContext, op: Any, *tangents: Value | None) -
     for part in parts:
         builder = Builder(before=part.terminator, location=context.builder.location)
         yields = part.terminator.operands
-        part.terminator.operands = (*yields, *(value_or_zeros(builder, part.derivatives[index], yields[index]) for index in seeded))
+        found_here = [value_or_zeros(builder, part.derivatives[index], yields[index]) for index in seeded]
+        part.terminator.operands = (*yields, *found_here)
     given = [t for t in tangents if t is not None]
     both = context.forward_builder.create(op.name, [*op.operands, *given], regions=[part.region for part in parts])
     context.replace_forward(both.results[:count])

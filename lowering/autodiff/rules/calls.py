@@ -54,7 +54,8 @@ def call(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[li
     count = len(op.results)
     context.replace_forward(forward.results[:count])
     kinds = [kind for kind in parts.gradients if kind is not None]
-    given = [match_type(context.builder, value, result.type) for value, result in zip(cotangents, op.results) if value is not None]
+    given = [match_type(context.builder, value, result.type) for value, result in zip(cotangents, op.results)
+             if value is not None]
     back = context.builder.create(op.name, [*forward.results[count:], *given], [kind[0] for kind in kinds], callee=parts.backward)
     results = iter(zip(back.results, kinds))
     gradients: list[Derivative | None] = [None] * len(op.operands)
@@ -69,8 +70,8 @@ def own_reverse(context: ReverseContext, op: Any, function: Operation, own: str,
                 cotangents: tuple[Value | None, ...]) -> list[Derivative | None]:
     """h(args…, cotangents of all float results…) -> a gradient for each float argument."""
     b = context.builder
-    given = [zeros_like(b, result) if value is None else match_type(b, value, result.type) for result, value in zip(op.results, cotangents)
-             if is_float_tensor(result.type)]
+    given = [zeros_like(b, result) if value is None else match_type(b, value, result.type)
+             for result, value in zip(op.results, cotangents) if is_float_tensor(result.type)]
     types = function_type(context.state.symbols[own]).results
     back = iter(b.create(op.name, [*op.operands, *given], types, callee=own).results)
     return [Derivative(next(back), bool(context.masked)) if is_float_tensor(operand.type) else None for operand in op.operands]
@@ -85,8 +86,8 @@ def call_tangents(context: ForwardContext, op: Any, *tangents: Value | None) -> 
     builder.location = context.builder.location
     count = len(op.results)
     if own is not None:
-        given = [zeros_like(builder, operand) if t is None else match_type(builder, t, operand.type) for operand, t in zip(op.operands, tangents)
-                 if is_float_tensor(operand.type)]
+        given = [zeros_like(builder, operand) if t is None else match_type(builder, t, operand.type)
+                 for operand, t in zip(op.operands, tangents) if is_float_tensor(operand.type)]
         both = builder.create(op.name, [*op.operands, *given], function_type(context.state.symbols[own]).results, callee=own)
         context.replace_forward(both.results[:count])
         found = iter(both.results[count:])

@@ -41,7 +41,7 @@ def sum_others(context: ReverseContext, dy: Value, axis: int) -> Value:
 @reverse_rule("hl.softmax_cross_entropy")
 def softmax_cross_entropy(context: ReverseContext, op: Any, dloss: Value) -> Gradients:
     """dlogits = (softmax - onehot) * dloss."""
-    return context.builder.bwd.softmax_cross_entropy(op.logits, op.labels, dloss, masked=context.masked)  # type: ignore[no-any-return]
+    return context.builder.bwd.softmax_cross_entropy(op.logits, op.labels, dloss, masked=context.masked)
 
 
 @reverse_rule("hl.nll_loss", masks=True)
@@ -105,7 +105,7 @@ def batch_norm(context: ReverseContext, op: Any, dy: Value | None, dmean: Value 
 
     def rate() -> Value:
         eps = full_like(b, op.running_var, op.eps)
-        return b.prim.rsqrt(b.prim.add(op.running_var, eps))  # type: ignore[no-any-return]
+        return b.prim.rsqrt(b.prim.add(op.running_var, eps))
 
     def old(statistic: Value | None, from_y: Callable[[], Value]) -> Callable[[], Value] | None:
         if op.training:
@@ -118,12 +118,12 @@ def batch_norm(context: ReverseContext, op: Any, dy: Value | None, dmean: Value 
         return lambda: total(statistic, from_y())  # type: ignore[return-value]
 
     def mean_from_y() -> Value:
-        return b.prim.neg(context.scale(sum_others(context, dy, channel), b.prim.mul(op.gamma, rate())))  # type: ignore[no-any-return,arg-type]
+        return b.prim.neg(context.scale(sum_others(context, dy, channel), b.prim.mul(op.gamma, rate())))
 
     def var_from_y() -> Value:
         slope, r = b.bwd.batch_norm_gamma(op.x, *running, dy, **fields), rate()
         half = full_like(b, slope, -0.5)
-        return b.prim.mul(context.scale(slope, b.prim.mul(op.gamma, b.prim.mul(r, r))), half)  # type: ignore[no-any-return]
+        return b.prim.mul(context.scale(slope, b.prim.mul(op.gamma, b.prim.mul(r, r))), half)
 
     x_parts = dy is not None or op.training
     return (input_gradient if x_parts else None,
@@ -166,7 +166,7 @@ def conv2d_transpose(context: ReverseContext, op: Any, dy: Value) -> Gradients:
 @reverse_rule("hl.max_pool2d", masks=True)
 def max_pool2d(context: ReverseContext, op: Any, dy: Value) -> Gradients:
     """To the first maximum of each window."""
-    return context.builder.bwd.max_pool2d(op.x, dy, masked=context.masked, **attributes(op, POOL))  # type: ignore[no-any-return]
+    return context.builder.bwd.max_pool2d(op.x, dy, masked=context.masked, **attributes(op, POOL))
 
 
 @reverse_rule("hl.avg_pool2d", masks=True)
@@ -211,7 +211,7 @@ def fake_quantize(context: ReverseContext, op: Any, dy: Value) -> Gradients:
 @reverse_rule("hl.pixel_shuffle")
 def pixel_shuffle(context: ReverseContext, op: Any, dy: Value) -> Gradients:
     """The inverse."""
-    return context.builder.bwd.pixel_shuffle(dy, masked=context.masked, **attributes(op, ("factor", "layout")))  # type: ignore[no-any-return]
+    return context.builder.bwd.pixel_shuffle(dy, masked=context.masked, **attributes(op, ("factor", "layout")))
 
 
 @reverse_rule("hl.warp_perspective", "hl.warp_affine", masks=True)

@@ -14,7 +14,7 @@ from gradopt.ir.builder import Builder
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Region
 from gradopt.ir.sizes import UNKNOWN, Size
-from gradopt.ir.types import I64, tensor
+from gradopt.ir.types import I64
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.cleanup import remove_dead
 from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
@@ -22,9 +22,14 @@ from gradopt.lowering.autodiff.engine import Derivative
 from gradopt.lowering.autodiff.helpers import full_of, match_type, scalar, size_operands, zeros_like
 from gradopt.lowering.autodiff.loop_activity import active_carries, varied_arguments
 from gradopt.lowering.autodiff.loops import build_for, read_row, write_row
+from gradopt.lowering.autodiff.regions import (
+    RegionDerivative,
+    forward_region,
+    region_with_arguments,
+    reverse_region,
+    value_or_zeros,
+)
 from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
-from gradopt.lowering.autodiff.regions import RegionDerivative, forward_region, region_with_arguments, reverse_region
-from gradopt.lowering.autodiff.regions import value_or_zeros
 from gradopt.lowering.autodiff.tasks import Task
 
 
@@ -117,6 +122,7 @@ class LoopAdjoint:
         if self.op.max_trip_count is not None:
             return self.op.max_trip_count, []
         bounds = self.op.operands[:2] if self.first else counted_form(self.op)
+        assert bounds is not None
         lower, upper = (constant_integer(value) for value in bounds)
         if lower is not None and upper is not None:
             return max(upper - lower, 0), []
@@ -124,7 +130,8 @@ class LoopAdjoint:
 
     def reverse_loop(self, vjp: RegionDerivative, active: Sequence[int], summed: Sequence[int], kept: Sequence[int], trips: Value,
                      buffers: Sequence[Value]) -> Sequence[Value]:
-        """for i = 0 … trips - 1: the vjp of trip trips - 1 - i. The results: cotangents of the active carries, sums of the rest."""
+        """for i = 0 … trips - 1: the vjp of trip trips - 1 - i. The results: cotangents of the active carries, sums of the
+        rest."""
         op, b, first = self.op, self.context.builder, self.first
         start: list[Value] = []
         for index in active:

@@ -14,8 +14,17 @@ from gradopt.ir.sizes import UNKNOWN, Size, product
 from gradopt.ir.types import I32, I64, Type, tensor
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
-from gradopt.lowering.autodiff.helpers import accumulation_element, cast_to, full_like, full_of, not_a_number, scalar
-from gradopt.lowering.autodiff.helpers import size_operands, size_value, zeros_like
+from gradopt.lowering.autodiff.helpers import (
+    accumulation_element,
+    cast_to,
+    full_like,
+    full_of,
+    not_a_number,
+    scalar,
+    size_operands,
+    size_value,
+    zeros_like,
+)
 from gradopt.lowering.autodiff.registry import Gradients, Tangents, forward_rule, reverse_rule
 
 

@@ -8,17 +8,18 @@ from typing import Any
 from gradopt.dialects.constraints import tensor_type
 from gradopt.dialects.prim.linear import dot_axes
 from gradopt.ir.builder import Builder
+from gradopt.ir.types import I64
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
 from gradopt.lowering.autodiff.convolution import input_cotangent, weight_cotangent
 from gradopt.lowering.autodiff.helpers import full_like, iota_like, size_operands, zeros_like
 from gradopt.lowering.autodiff.registry import Gradients, Tangents, forward_rule, reverse_rule
-from gradopt.ir.types import I64
 
 
 @reverse_rule("prim.dot")
 def dot(context: ReverseContext, op: Any, g: Value) -> Gradients:
-    """lhs: g contracted with rhs over rhs's free axes; rhs: g contracted with lhs over lhs's free axes; axes put back in order."""
+    """lhs: g contracted with rhs over rhs's free axes; rhs: g contracted with lhs over lhs's free axes; axes put back in
+    order."""
     b, (lhs, rhs) = context.builder, op.operands
     lhs_batch, rhs_batch, lhs_contract, rhs_contract, lhs_free, rhs_free = dot_axes(op, tensor_type(lhs), tensor_type(rhs))
     batch = list(range(len(lhs_batch)))
@@ -58,7 +59,8 @@ def bilinear_tangent(context: ForwardContext, op: Any, dl: Value | None, dr: Val
 
 @reverse_rule("prim.conv")
 def conv(context: ReverseContext, op: Any, g: Value) -> Gradients:
-    """x: the convolution of g, spread by the strides, with the reversed kernel; w: the convolution of x with g (convolution.py)."""
+    """x: the convolution of g, spread by the strides, with the reversed kernel; w: the convolution of x with g
+    (convolution.py)."""
     skips = any(stride > 1 for stride in op.strides) or any(amount < 0 for pair in op.padding for amount in pair)
 
     def dx() -> Any:

@@ -9,16 +9,25 @@ from gradopt.ir.builder import Builder
 from gradopt.ir.types import I32, I64
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.context import Context, ForwardContext, ReverseContext, is_float_tensor
-from gradopt.lowering.autodiff.helpers import accumulation_element, cast_to, expand_axes, full_like, iota_like, not_a_number
-from gradopt.lowering.autodiff.helpers import reduce_sum, zeros_like
-from gradopt.lowering.autodiff.registry import Gradients, Tangents, forward_rule, reverse_rule
 from gradopt.lowering.autodiff.cumulative_product import cumulative_product_cotangent, cumulative_product_tangent
 from gradopt.lowering.autodiff.gathering import put_along_axis, take_along_axis
+from gradopt.lowering.autodiff.helpers import (
+    accumulation_element,
+    cast_to,
+    expand_axes,
+    full_like,
+    iota_like,
+    not_a_number,
+    reduce_sum,
+    zeros_like,
+)
+from gradopt.lowering.autodiff.registry import Gradients, Tangents, forward_rule, reverse_rule
 
 
 @reverse_rule("prim.reduce", masks=True)
 def reduce(context: ReverseContext, op: Any, g: Value) -> Gradients:
-    """sum: g repeated; max, min: g shared evenly by the elements that give the result; prod: g times the product of the others."""
+    """sum: g repeated; max, min: g shared evenly by the elements that give the result; prod: g times the product of the
+    others."""
     if op.kind == "sum":
         return context.keep(expand_axes(context.builder, g, op.operands[0], op.axes))
     if op.kind == "prod":
@@ -33,7 +42,8 @@ def reduce(context: ReverseContext, op: Any, g: Value) -> Gradients:
 
 @forward_rule("prim.reduce", masks=True)
 def reduce_tangent(context: ForwardContext, op: Any, t: Value) -> Tangents:
-    """sum: the sum of the tangents; max, min: the mean tangent of the elements that give the result; prod: by the product rule."""
+    """sum: the sum of the tangents; max, min: the mean tangent of the elements that give the result; prod: by the product
+    rule."""
     b, x, axes = context.builder, op.operands[0], list(op.axes)
     if op.kind == "sum":
         return context.keep(reduce_sum(b, t, axes))

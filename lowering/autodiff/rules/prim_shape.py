@@ -1,4 +1,5 @@
-"""Derivatives of the `prim` ops that move elements: each is linear, so its tangent is the op itself and its cotangent the transpose."""
+"""Derivatives of the `prim` ops that move elements: each is linear, so its tangent is the op itself and its cotangent the
+transpose."""
 
 from __future__ import annotations
 
@@ -112,7 +113,7 @@ def unpad(b: Builder, g: Value, x: Value, low: Sequence[int], high: Sequence[int
                        high=[max(-value, 0) for value in high], interior=[0] * len(low))
     dims, source = tensor_type(g).dims, tensor_type(x)
     begin, end = [], []
-    for size, own, before, after, between in zip(dims, source.dims, low, high, interior):
+    for size, own, before, after in zip(dims, source.dims, low, high):
         first = max(before, 0)
         if isinstance(size, int):
             # an empty x leaves nothing, wherever its padding would begin
@@ -128,9 +129,9 @@ def unpad(b: Builder, g: Value, x: Value, low: Sequence[int], high: Sequence[int
 @forward_rule("prim.pad")
 def pad_tangent(context: ForwardContext, op: Any, t: Value | None, dv: Value | None) -> Tangents:
     """The tangents padded alike."""
-    b, x, value = context.builder, *op.operands
-    result = b.prim.pad(zeros_like(b, x) if t is None else t, zeros_like(b, value) if dv is None else dv, low=op.low, high=op.high,
-                        interior=op.interior)
+    b, (x, value) = context.builder, op.operands
+    operands = zeros_like(b, x) if t is None else t, zeros_like(b, value) if dv is None else dv
+    result = b.prim.pad(*operands, low=op.low, high=op.high, interior=op.interior)
     return context.cut(result) if t is None or dv is None else result
 
 
@@ -204,8 +205,8 @@ def take_part(b: Builder, g: Value, parts: Sequence[Value], sizes: Sequence[Size
         begin[axis], end[axis] = before, before + sizes[index]  # type: ignore[operator]
     elif isinstance(before, int) and isinstance(behind, int):
         begin[axis], end[axis] = before, -behind if behind else END
-    elif isinstance(sizes[index], int) and isinstance(behind, int) and (behind or sizes[index]):
-        begin[axis], end[axis] = -behind - sizes[index], -behind if behind else END
+    elif isinstance(own := sizes[index], int) and isinstance(behind, int) and behind + own:
+        begin[axis], end[axis] = -behind - own, -behind if behind else END
     else:
         offset = scalar(b, 0, I64)
         for part in parts[:index]:
@@ -213,7 +214,8 @@ def take_part(b: Builder, g: Value, parts: Sequence[Value], sizes: Sequence[Size
         positions = strided_positions(b, like, axis, 0, 1)
         result = b.prim.gather(g, b.prim.add(positions, expand_like(b, offset, positions)), axis=axis, mode="fast")
         return result if result.type is like.type else b.prim.shape_cast(result, result_types=[like.type])
-    if all(first == 0 and (last == END or provably_equal(last, size)) for first, last, size in zip(begin, end, tensor_type(g).dims)):
+    if all(first == 0 and (last == END or provably_equal(last, size))
+           for first, last, size in zip(begin, end, tensor_type(g).dims)):
         return g
     result = b.prim.slice(g, begin=begin, end=end, strides=[1] * rank)
     return result if result.type is like.type else b.prim.shape_cast(result, result_types=[like.type])

@@ -1,4 +1,5 @@
-"""Derivatives of `scan`. Reverse: the forward scan also stacks the carries that the adjoint reads, and one reverse loop follows."""
+"""Derivatives of `scan`. Reverse: the forward scan also stacks the carries that the adjoint reads, and one reverse loop
+follows."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
 from gradopt.lowering.autodiff.engine import Derivative
 from gradopt.lowering.autodiff.helpers import zeros_like
 from gradopt.lowering.autodiff.loop_activity import active_carries, varied_arguments
-from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
 from gradopt.lowering.autodiff.regions import RegionDerivative, copy_region, forward_region, reverse_region, value_or_zeros
+from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
 from gradopt.lowering.autodiff.tasks import Task
 from gradopt.lowering.decompose.scan_adjoint import lower_scan_adjoint
 
@@ -45,12 +46,14 @@ def scan(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[li
     adjoint = build_adjoint(context, op, vjp.region, trajectory, cotangents, active, kept, wrt)
     gradients: list[Derivative | None] = [None] * count
     for index, value in zip(wrt, adjoint):
-        gradients[index] = Derivative(value, masked or index >= num_carry and bool(found[index] and found[index].masked))
+        gradients[index] = Derivative(value, masked or (index >= num_carry and bool(found[index] and found[index].masked)))
     return gradients
 
 
-def body_vjp(context: ReverseContext, op: Any, active: Sequence[int], sources: Sequence[int]) -> Task[tuple[RegionDerivative, bool]]:
-    """The vjp of one step. Whether a carry's cotangent may hold masked lanes is a fixpoint over the steps: what goes in is what came
+def body_vjp(context: ReverseContext, op: Any, active: Sequence[int],
+             sources: Sequence[int]) -> Task[tuple[RegionDerivative, bool]]:
+    """The vjp of one step. Whether a carry's cotangent may hold masked lanes is a fixpoint over the steps: what goes in is
+    what came
     out of the step behind, so if that cuts off lanes, the step is derived again for masked ones (deep inside loops at once)."""
     state = context.state
     flags = [None if flag is None else flag.masked for flag in context.flags]

@@ -18,7 +18,6 @@ from gradopt.lowering.autodiff.tasks import Task
 from gradopt.lowering.batch.engine import BatchContext, batch_block
 from gradopt.lowering.batch.registry import Batched, batch_rule
 
-
 IN_PROGRESS = object()  # stands for a function whose batch is being made
 
 
@@ -56,7 +55,8 @@ def scan(context: BatchContext, op: Any, *operands: Batched) -> Task[list[Batche
             values[index] = context.back(values[index], 1)
     results = context.builder.create("prim.scan", values, regions=[region], **op.properties).results
     carries = [Batched(value, flag) for value, flag in zip(results, found[:num_carry])]
-    ys = [Batched(context.front(value, 1) if flag else value, flag) for value, flag in zip(results[num_carry:], found[num_carry:])]
+    ys = [Batched(context.front(value, 1) if flag else value, flag)
+          for value, flag in zip(results[num_carry:], found[num_carry:])]
     return [*carries, *ys]
 
 
@@ -124,12 +124,13 @@ def branch(context: BatchContext, op: Any, index: Batched, *operands: Batched) -
 
 
 def select_branches(context: BatchContext, op: Any, index: Value, operands: Sequence[Batched]) -> Task[list[Batched]]:
-    """Every branch for every example. A check in a branch may fail for an example that does not take it, so there must be none."""
+    """Every branch for every example. A check in a branch may fail for an example that does not take it, so there must be
+    none."""
     for region in op.regions:
         for inner in (inner for first in region.block.operations for inner in first.walk()):
             if inner.name == "prim.check":
-                raise GradoptError.at(inner.location, "'prim.check' op stands in a branch that only some examples of a batch take",
-                                      [(op.location, "this is the branch")])
+                raise GradoptError.at(inner.location, "'prim.check' op stands in a branch that only some examples of a batch "
+                                      "take", [(op.location, "this is the branch")])
     b = context.builder
     found: list[Value] = []
     count = len(op.regions)

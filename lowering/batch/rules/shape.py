@@ -69,7 +69,8 @@ def merged_size(context: BatchContext, op: Any, whole: Any, given: Sequence[Valu
     count = whole.dims[1]
     first = given[0] if count is UNKNOWN else scalar(b, count, I64) if isinstance(count, int) else None
     if first is None:
-        raise GradoptError.at(op.location, f"'{op.name}' op cannot be batched with a batch of unknown size and images of named size")
+        raise GradoptError.at(op.location, f"'{op.name}' op cannot be batched with a batch of unknown size and images of "
+                              "named size")
     return [b.prim.mul(batch, first)]
 
 

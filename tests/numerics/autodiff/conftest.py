@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from gradopt.dialects.arrays import numpy_dtype
 from gradopt.ir.builder import Builder
 from gradopt.ir.cloning import clone_region_into

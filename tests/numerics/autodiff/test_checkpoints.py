@@ -4,7 +4,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-
 from gradopt.ir.types import F64, I64, tensor
 from gradopt.lowering.autodiff.helpers import scalar
 from gradopt.lowering.autodiff.loops import build_scan
@@ -26,7 +25,7 @@ def fewest_steps(length, states):
 
 def replay(length, slots, schedule):
     """Runs a schedule on numbers: the state of a step is its number."""
-    store = {INITIAL: 0, **{slot: step for slot, step in schedule.kept.items()}}
+    store = {INITIAL: 0, **schedule.kept}
     assert len(schedule.kept) <= slots
     state, reversed_steps, peak = None, [], len(store)
     for action in schedule.actions:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from gradopt.ir.types import F64, I1, I64, tensor
 from gradopt.lowering.autodiff.helpers import full_like, scalar, zeros_like
 from gradopt.lowering.autodiff.loops import build_for, build_region, build_scan

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from gradopt.ir.dialect import find_dialect
 from gradopt.ir.types import F64, I64, UI32, tensor
 from gradopt.lowering.autodiff.registry import find_forward_rule, find_reverse_rule, has_zero_derivative
@@ -28,10 +27,10 @@ def i64(value):
 
 UNIT = uniform(0.2, 0.8, 2, 3)
 MATRIX = np.array([[2.0, 9.0, 9.0], [0.5, 3.0, 9.0], [-0.4, 0.7, 2.5]])  # what stands above the diagonal is not read
-CONV = dict(strides=[1], padding=[[0, 0]], lhs_dilation=[1], rhs_dilation=[1])
-CONV2 = dict(strides=[2, 1], padding=[[1, 2], [0, 1]], lhs_dilation=[1, 2], rhs_dilation=[2, 1])
-WINDOW = dict(kernel=[2, 3], strides=[2, 1], padding=[[1, 0], [0, 2]], dilation=[1, 2])
-NO_BATCH = dict(lhs_batch=[], rhs_batch=[])
+CONV = {"strides": [1], "padding": [[0, 0]], "lhs_dilation": [1], "rhs_dilation": [1]}
+CONV2 = {"strides": [2, 1], "padding": [[1, 2], [0, 1]], "lhs_dilation": [1, 2], "rhs_dilation": [2, 1]}
+WINDOW = {"kernel": [2, 3], "strides": [2, 1], "padding": [[1, 0], [0, 2]], "dilation": [1, 2]}
+NO_BATCH = {"lhs_batch": [], "rhs_batch": []}
 
 # op -> list of (operand arrays, attributes); "result_types" where they do not follow
 CASES = {name: [([UNIT], {})] for name in (
@@ -46,7 +45,8 @@ CASES |= {
     "cast": [([UNIT], {"result_types": [tensor([2, 3], F64)]})],
     "shape_cast": [([UNIT], {"result_types": [tensor([2, 3], F64)]})],
     "reduce": [([spread(3, 4)], {"kind": kind, "axes": axes}) for kind in ("sum", "prod", "max", "min")
-               for axes in ([0], [1], [0, 1], [])] + [([np.array([[0.0, 2, 0], [0, 3, 4], [1, 5, 2]])], {"kind": "prod", "axes": [1]})],
+               for axes in ([0], [1], [0, 1], [])]
+    + [([np.array([[0.0, 2, 0], [0, 3, 4], [1, 5, 2]])], {"kind": "prod", "axes": [1]})],
     "cumulative": [([spread(3, 4)], {"kind": kind, "axis": axis, "reverse": reverse, "exclusive": exclusive})
                    for kind in ("sum", "prod", "max", "min") for axis in (0, 1) for reverse in (False, True)
                    for exclusive in (False, True)]
@@ -67,10 +67,12 @@ CASES |= {
     "dynamic_update_slice": [([uniform(0, 1, 4, 5), UNIT, i64(1), i64(9)], {})],
     "gather": [([uniform(0, 1, 3, 4, 2), integers([0, 3, -1], [7, 1, 3])], {"axis": 1, "mode": mode})
                for mode in ("clip", "wrap", "fill", "fast")] + [([UNIT, i64(1)], {"axis": 1})],
-    "scatter": [([spread(3, 4, 2), integers(0, 3, -1, 7), spread(3, 4, 2, seed=5) + 0.11], {"axis": 1, "kind": kind, "mode": mode})
+    "scatter": [([spread(3, 4, 2), integers(0, 3, -1, 7), spread(3, 4, 2, seed=5) + 0.11],
+                 {"axis": 1, "kind": kind, "mode": mode})
                 for kind in ("set", "add", "max", "min", "mul") for mode in ("clip", "fill", "wrap")]
     + [([UNIT[0], integers([0, 0], [1, 0]), np.array([[0.0, 2], [0, 0]])], {"axis": 0, "kind": "mul"})],
-    "gather_nd": [([uniform(0, 1, 3, 4, 2), integers([[0, 3], [2, 1]], [[9, 1], [0, 3]])], {"mode": mode}) for mode in ("clip", "fill")],
+    "gather_nd": [([uniform(0, 1, 3, 4, 2), integers([[0, 3], [2, 1]], [[9, 1], [0, 3]])], {"mode": mode})
+                  for mode in ("clip", "fill")],
     "scatter_nd": [([spread(3, 4, 2), integers([0, 3], [2, 1], [9, 1], [0, 3]), spread(4, 2, seed=5) + 0.11],
                     {"kind": kind, "mode": mode}) for kind in ("set", "add", "max", "min", "mul") for mode in ("clip", "fill")],
     "dot": [([uniform(0, 1, 3, 4), uniform(0, 1, 4, 5)], {**NO_BATCH, "lhs_contract": [1], "rhs_contract": [0]}),

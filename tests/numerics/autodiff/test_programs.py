@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from gradopt.lowering.interpreter import run_function
 
 import gradopt
-from gradopt.lowering.interpreter import run_function
 
 M22, V4, S = "tensor<2x2xf64>", "tensor<4xf64>", "tensor<f64>"
 
@@ -33,7 +33,8 @@ PROGRAMS = {
                                f"  %y = hl.tanh %p : {M22}\n" + summed([2, 2])),
     "softmax": function([2, 3], "  %y = hl.softmax %x {axis = 1} : tensor<2x3xf64>\n" + summed([2, 3])),
     "cross entropy": function([2, 3], "  %i = hl.constant dense<[2, 0]> : tensor<2xi64>\n"
-                                      "  %l = hl.softmax_cross_entropy %x, %i : (tensor<2x3xf64>, tensor<2xi64>) -> tensor<2xf64>\n"
+                                      "  %l = hl.softmax_cross_entropy %x, %i : "
+                                      "(tensor<2x3xf64>, tensor<2xi64>) -> tensor<2xf64>\n"
                               + summed([2], "%l")),
     "layer norm": function([2, 4], "  %n = hl.layer_norm %x : (tensor<2x4xf64>) -> tensor<2x4xf64>\n"
                                    "  %y = hl.multiply %n, %x : tensor<2x4xf64>\n" + summed([2, 4])),

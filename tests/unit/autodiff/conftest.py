@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
 from gradopt.ir.verifier import verify
 from gradopt.lowering.autodiff.pass_ import AutodiffPass
 from gradopt.lowering.interpreter import run_function

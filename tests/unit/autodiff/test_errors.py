@@ -1,7 +1,6 @@
 """What a user can do wrong: one located error each."""
 
 import pytest
-
 from gradopt.ir.diagnostics import GradoptError
 
 LOSS = """func.func @f(%x: tensor<3xf64>, %n: tensor<i64>) -> tensor<f64> {

@@ -28,7 +28,8 @@ CASES = {
     "log": (f"%y = prim.log %x : {V}", lambda x: 1 / x, lambda x: -1 / x**2),
     "recip": (f"%y = prim.recip %x : {V}", lambda x: -1 / x**2, lambda x: 2 / x**3),
     "rsqrt": (f"%y = prim.rsqrt %x : {V}", lambda x: -0.5 * x**-1.5, lambda x: 0.75 * x**-2.5),
-    "product with infinity": (f"%i = prim.recip %zero : {V}\n  %l = prim.select %m, %x, %i : {CHOICE}\n  %y = prim.mul %x, %l : {V}",
+    "product with infinity": (f"%i = prim.recip %zero : {V}\n  %l = prim.select %m, %x, %i : {CHOICE}\n"
+                              f"  %y = prim.mul %x, %l : {V}",
                               lambda x: 2 * x, lambda x: np.full_like(x, 2.0)),
     "pow": (f"%h = prim.constant dense<0.5> : {V}\n  %y = prim.pow %x, %h : {V}", lambda x: 0.5 / np.sqrt(x),
             lambda x: -0.25 * x**-1.5),
@@ -88,14 +89,18 @@ func.func @h(%x: {V}, %t: {V}, %m: tensor<3xi1>, %v: {V}) -> {V} {{
 
 
 SOURCES = {
-    "gather": "%i = prim.constant dense<[1, 2]> : tensor<2xi64>\n  %p = prim.gather %y, %i {axis = 0} : (tensor<3xf64>, tensor<2xi64>) -> tensor<2xf64>",
+    "gather": "%i = prim.constant dense<[1, 2]> : tensor<2xi64>\n  "
+              "%p = prim.gather %y, %i {axis = 0} : (tensor<3xf64>, tensor<2xi64>) -> tensor<2xf64>",
     "slice": "%p = prim.slice %y {begin = [1], end = [3], strides = [1]} : (tensor<3xf64>) -> tensor<2xf64>",
-    "negative padding": "%c = prim.constant dense<0.0> : tensor<f64>\n  %p = prim.pad %y, %c {low = [-1], high = [0], interior = [0]} : "
+    "negative padding": "%c = prim.constant dense<0.0> : tensor<f64>\n"
+                        "  %p = prim.pad %y, %c {low = [-1], high = [0], interior = [0]} : "
                         "(tensor<3xf64>, tensor<f64>) -> tensor<2xf64>",
     "overwrite": "%i = prim.constant dense<[0]> : tensor<1xi64>\n  %u = prim.constant dense<[4.0]> : tensor<1xf64>\n"
-                 "  %p = prim.scatter %y, %i, %u {axis = 0, kind = \"set\"} : (tensor<3xf64>, tensor<1xi64>, tensor<1xf64>) -> tensor<3xf64>",
+                 "  %p = prim.scatter %y, %i, %u {axis = 0, kind = \"set\"} : "
+                 "(tensor<3xf64>, tensor<1xi64>, tensor<1xf64>) -> tensor<3xf64>",
     "dynamic update": "%i = prim.constant dense<0> : tensor<i64>\n  %u = prim.constant dense<[4.0]> : tensor<1xf64>\n"
-                      "  %p = prim.dynamic_update_slice %y, %u, %i : (tensor<3xf64>, tensor<1xf64>, tensor<i64>) -> tensor<3xf64>",
+                      "  %p = prim.dynamic_update_slice %y, %u, %i : "
+                      "(tensor<3xf64>, tensor<1xf64>, tensor<i64>) -> tensor<3xf64>",
     "maximum": "%b = prim.constant dense<0.1> : tensor<3xf64>\n  %p = prim.max %y, %b : tensor<3xf64>",
 }
 

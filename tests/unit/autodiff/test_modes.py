@@ -1,10 +1,11 @@
-"""The modes of the pass and the `ad` ops: signatures, values, and the shapes of functions that Enzyme's reverse-mode tests have."""
+"""The modes of the pass and the `ad` ops: signatures, values, calls and custom derivatives."""
 
 import numpy as np
 import pytest
 
 MIXED = """
-func.func @f(%x: tensor<3xf64>, %n: tensor<i64>, %w: tensor<3xf64>, %unused: tensor<2xf64>) -> (tensor<3xf64>, tensor<i64>, tensor<f64>) {
+func.func @f(%x: tensor<3xf64>, %n: tensor<i64>, %w: tensor<3xf64>, %unused: tensor<2xf64>)
+    -> (tensor<3xf64>, tensor<i64>, tensor<f64>) {
   %s = prim.sin %x : tensor<3xf64>
   %y = prim.mul %s, %w : tensor<3xf64>
   %t = prim.reduce %y {kind = "sum", axes = [0]} : (tensor<3xf64>) -> tensor<f64>
@@ -40,7 +41,7 @@ def test_value_and_grad(kit):
 def test_vjp_takes_a_cotangent_for_each_float_result(kit):
     module = kit.autodiff(MIXED, func="f", mode="vjp")
     dy, dt = np.array([1.0, 2.0, 3.0]), np.asarray(0.5)
-    y, n, t, dx, dw, unused = kit.run(module, "f_vjp", [X, N, W, U, dy, dt])
+    y, n, _, dx, dw, unused = kit.run(module, "f_vjp", [X, N, W, U, dy, dt])
     np.testing.assert_allclose(y, np.sin(X) * W)
     assert n == 5
     np.testing.assert_allclose(dx, (dy + 0.5) * np.cos(X) * W)
@@ -58,7 +59,7 @@ def test_grad_of_several_results_takes_cotangents_too(kit):
 def test_jvp(kit):
     module = kit.autodiff(MIXED, func="f", mode="jvp", wrt=("x", 2))
     tx, tw = np.array([1.0, 0.0, -1.0]), np.array([0.0, 2.0, 1.0])
-    y, _, t, ty, tt = kit.run(module, "f_jvp", [X, N, W, U, tx, tw])
+    _, _, _, ty, tt = kit.run(module, "f_jvp", [X, N, W, U, tx, tw])
     np.testing.assert_allclose(ty, np.cos(X) * tx * W + np.sin(X) * tw)
     np.testing.assert_allclose(tt, ty.sum())
 
@@ -66,7 +67,7 @@ def test_jvp(kit):
 def test_hvp(kit):
     module = kit.autodiff(LOSS, func="f", mode="hvp")
     tx, tw = np.array([1.0, 0.0, -1.0]), np.array([0.0, 2.0, 1.0])
-    value, dx, dw, hx, hw = kit.run(module, "f_hvp", [X, W, tx, tw])
+    _, dx, _, hx, hw = kit.run(module, "f_hvp", [X, W, tx, tw])
     np.testing.assert_allclose(dx, np.cos(X) * W)
     np.testing.assert_allclose(hx, -np.sin(X) * W * tx + np.cos(X) * tw)
     np.testing.assert_allclose(hw, np.cos(X) * tx)
@@ -196,7 +197,8 @@ def test_calls_with_several_results(kit):
 
 def test_calls_share_one_derivative_for_each_kind_of_call(kit):
     """The two calls seed different results, so there are two pairs; a third call like the second makes none."""
-    text = CALLS.replace("%c = prim.add %b, %e", """%b3, %k3, %unused3 = func.call @square(%b, %m) : (tensor<3xf64>, tensor<i64>) -> (tensor<3xf64>, tensor<i64>, tensor<3xf64>)
+    text = CALLS.replace("%c = prim.add %b, %e", """%b3, %k3, %unused3 = func.call @square(%b, %m) :
+      (tensor<3xf64>, tensor<i64>) -> (tensor<3xf64>, tensor<i64>, tensor<3xf64>)
   %c = prim.add %b3, %e""")
     module = kit.autodiff(text, func="f")
     assert sorted(name for name in kit.names(module) if "fwd" in name) == ["square_fwd", "square_fwd_1"]

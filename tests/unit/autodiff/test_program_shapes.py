@@ -5,7 +5,7 @@ numbers have none: there is no such thing here."""
 import numpy as np
 import pytest
 
-V, S, I = "tensor<3xf64>", "tensor<f64>", "tensor<i64>"
+V, S, N = "tensor<3xf64>", "tensor<f64>", "tensor<i64>"
 SQUARE = f"func.func @f(%x: {S}) -> {S} {{\n  %y = hl.multiply %x, %x : {S}\n  return %y : {S}\n}}\n"
 
 
@@ -59,8 +59,8 @@ func.func private @g(%x: {V}, %y: {V}) -> {V} {{
   return %a, %b, %y : {V}, {S}, {V}
 }}
 """,
-    "inactive_arg, null_revfn": f"""func.func @f(%x: {V}, %n: {I}, %u: {V}) -> {V} {{
-  %c = hl.cast %n : ({I}) -> {S}
+    "inactive_arg, null_revfn": f"""func.func @f(%x: {V}, %n: {N}, %u: {V}) -> {V} {{
+  %c = hl.cast %n : ({N}) -> {S}
   %a = hl.multiply %x, %c : ({V}, {S}) -> {V}
   %b = hl.exp %a : {V}
   return %b : {V}
@@ -111,58 +111,58 @@ func.func private @g(%x: {V}, %y: {V}) -> {V} {{
 }}
 """,
     "scf_for, affine_for": f"""func.func @f(%x: {V}, %w: {V}) -> ({V}, {V}) {{
-  %lo = hl.constant dense<0> : {I}
-  %hi = hl.constant dense<4> : {I}
+  %lo = hl.constant dense<0> : {N}
+  %hi = hl.constant dense<4> : {N}
   %r:2 = hl.for %lo, %hi, %x, %w, %w {{num_carry = 2}} ({{
-  ^bb0(%i: {I}, %a: {V}, %b: {V}, %c: {V}):
+  ^bb0(%i: {N}, %a: {V}, %b: {V}, %c: {V}):
     %d = hl.multiply %a, %c : {V}
     %e = hl.sin %d : {V}
     %g = hl.add %e, %b : {V}
     hl.yield %e, %g : ({V}, {V}) -> ()
-  }}) : ({I}, {I}, {V}, {V}, {V}) -> ({V}, {V})
+  }}) : ({N}, {N}, {V}, {V}, {V}) -> ({V}, {V})
   return %r#0, %r#1 : {V}, {V}
 }}
 """,
-    "scf_for with run-time bounds": f"""func.func @f(%x: {V}, %n: {I}) -> {V} {{
-  %lo = hl.constant dense<2> : {I}
+    "scf_for with run-time bounds": f"""func.func @f(%x: {V}, %n: {N}) -> {V} {{
+  %lo = hl.constant dense<2> : {N}
   %r = hl.for %lo, %n, %x {{num_carry = 1}} ({{
-  ^bb0(%i: {I}, %a: {V}):
-    %k = hl.cast %i : ({I}) -> {S}
+  ^bb0(%i: {N}, %a: {V}):
+    %k = hl.cast %i : ({N}) -> {S}
     %d = hl.multiply %a, %k : ({V}, {S}) -> {V}
     %e = hl.sin %d : {V}
     hl.yield %e : ({V}) -> ()
-  }}) : ({I}, {I}, {V}) -> {V}
+  }}) : ({N}, {N}, {V}) -> {V}
   return %r : {V}
 }}
 """,
     "for_loop_partial_inactive": f"""func.func @f(%x: {V}, %w: {V}) -> {V} {{
-  %lo = hl.constant dense<0> : {I}
-  %hi = hl.constant dense<3> : {I}
+  %lo = hl.constant dense<0> : {N}
+  %hi = hl.constant dense<3> : {N}
   %one = hl.constant dense<1.0> : {V}
   %r:3 = hl.for %lo, %hi, %x, %one, %lo {{num_carry = 3}} ({{
-  ^bb0(%i: {I}, %a: {V}, %b: {V}, %n: {I}):
+  ^bb0(%i: {N}, %a: {V}, %b: {V}, %n: {N}):
     %c = hl.multiply %a, %b : {V}
     %d = hl.exp %b : {V}
     %g = hl.sin %c : {V}
-    %m = hl.add %n, %i : {I}
-    hl.yield %g, %d, %m : ({V}, {V}, {I}) -> ()
-  }}) : ({I}, {I}, {V}, {V}, {I}) -> ({V}, {V}, {I})
+    %m = hl.add %n, %i : {N}
+    hl.yield %g, %d, %m : ({V}, {V}, {N}) -> ()
+  }}) : ({N}, {N}, {V}, {V}, {N}) -> ({V}, {V}, {N})
   return %r#0 : {V}
 }}
 """,
     "scf_for_memref_inner_dynamic, flatten_caches": f"""func.func @f(%x: {V}) -> {V} {{
-  %lo = hl.constant dense<0> : {I}
-  %hi = hl.constant dense<4> : {I}
+  %lo = hl.constant dense<0> : {N}
+  %hi = hl.constant dense<4> : {N}
   %r = hl.for %lo, %hi, %x, %lo {{num_carry = 1}} ({{
-  ^bb0(%i: {I}, %a: {V}, %z: {I}):
+  ^bb0(%i: {N}, %a: {V}, %z: {N}):
     %s = hl.for %z, %i, %a {{num_carry = 1}} ({{
-    ^bb0(%j: {I}, %b: {V}):
+    ^bb0(%j: {N}, %b: {V}):
       %c = hl.sin %b : {V}
       hl.yield %c : ({V}) -> ()
-    }}) : ({I}, {I}, {V}) -> {V}
+    }}) : ({N}, {N}, {V}) -> {V}
     %d = hl.multiply %s, %a : {V}
     hl.yield %d : ({V}) -> ()
-  }}) : ({I}, {I}, {V}, {I}) -> {V}
+  }}) : ({N}, {N}, {V}, {N}) -> {V}
   return %r : {V}
 }}
 """,
@@ -187,19 +187,19 @@ func.func private @g(%x: {V}, %y: {V}) -> {V} {{
   ^bb0(%a: {V}):
     %s = hl.scan %a, %a {{length = 3, num_carry = 1}} ({{
     ^bb0(%b: {V}, %w: {V}):
-      %zero = hl.constant dense<0> : {I}
+      %zero = hl.constant dense<0> : {N}
       %u:2 = hl.while %zero, %b {{num_carry = 2, max_trip_count = 2}} ({{
-      ^bb0(%k: {I}, %c: {V}):
-        %two = hl.constant dense<2> : {I}
-        %q = hl.less %k, %two : ({I}, {I}) -> tensor<i1>
+      ^bb0(%k: {N}, %c: {V}):
+        %two = hl.constant dense<2> : {N}
+        %q = hl.less %k, %two : ({N}, {N}) -> tensor<i1>
         hl.yield %q : (tensor<i1>) -> ()
       }}, {{
-      ^bb0(%k: {I}, %c: {V}):
-        %one = hl.constant dense<1> : {I}
-        %n = hl.add %k, %one : {I}
+      ^bb0(%k: {N}, %c: {V}):
+        %one = hl.constant dense<1> : {N}
+        %n = hl.add %k, %one : {N}
         %d = hl.sin %c : {V}
-        hl.yield %n, %d : ({I}, {V}) -> ()
-      }}) : ({I}, {V}) -> ({I}, {V})
+        hl.yield %n, %d : ({N}, {V}) -> ()
+      }}) : ({N}, {V}) -> ({N}, {V})
       %e = hl.multiply %u#1, %w : {V}
       hl.yield %e : ({V}) -> ()
     }}) : ({V}, {V}) -> {V}
@@ -278,7 +278,7 @@ func.func private @g_vjp(%x: {V}, %d: {V}) -> {V} {{
   return %y : tensor<4x3xf64>
 }
 """,
-    "switch": f"""func.func @f(%x: {V}, %n: {I}) -> {V} {{
+    "switch": f"""func.func @f(%x: {V}, %n: {N}) -> {V} {{
   %r = hl.switch %n, %x ({{
   ^bb0(%a: {V}):
     hl.yield %a : ({V}) -> ()
@@ -290,7 +290,7 @@ func.func private @g_vjp(%x: {V}, %d: {V}) -> {V} {{
   ^bb0(%a: {V}):
     %b = hl.exp %a : {V}
     hl.yield %b : ({V}) -> ()
-  }}) : ({I}, {V}) -> {V}
+  }}) : ({N}, {V}) -> {V}
   return %r : {V}
 }}
 """,
@@ -348,7 +348,8 @@ def test_decomposed_before_or_after_gives_the_same(kit, name):
     arrays = arguments_of(after)
     floats = [value for value in kit.run(after, "f", arrays) if value.dtype.kind == "f"]
     cotangents = [np.random.default_rng(5).standard_normal(value.shape) for value in floats]
-    for a, b in zip(kit.run(after, "f_vjp", [*arrays, *cotangents]), kit.run(before, "f_vjp", [*arrays, *cotangents]), strict=True):
+    pairs = zip(*(kit.run(module, "f_vjp", [*arrays, *cotangents]) for module in (after, before)), strict=True)
+    for a, b in pairs:
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-
-import gradopt
 from gradopt.lowering.interpreter import run_function
 from gradopt.lowering.remat.budget import find_peak
 from gradopt.lowering.remat.graph import FlowNetwork
+
+import gradopt
 
 SIZE = 1000
 
