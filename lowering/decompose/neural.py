@@ -43,7 +43,7 @@ def product_of(b: Builder, masked: Any) -> Callable[[Value, Value], Value]:
 
 def constant_times(b: Builder, x: Value, factor: float) -> Value:
     """x * factor."""
-    return x if factor == 1 else b.prim.mul(x, full_like(b, x, factor))  # type: ignore[no-any-return]
+    return x if factor == 1 else b.prim.mul(x, full_like(b, x, factor))
 
 
 def compare(b: Builder, x: Value, predicate: str, value: float | int | Value) -> Value:

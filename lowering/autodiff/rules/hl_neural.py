@@ -118,6 +118,7 @@ def batch_norm(context: ReverseContext, op: Any, dy: Value | None, dmean: Value 
         return lambda: total(statistic, from_y())  # type: ignore[return-value]
 
     def mean_from_y() -> Value:
+        assert dy is not None
         return b.prim.neg(context.scale(sum_others(context, dy, channel), b.prim.mul(op.gamma, rate())))
 
     def var_from_y() -> Value:

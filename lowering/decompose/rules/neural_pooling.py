@@ -41,7 +41,8 @@ class Windows:
             found = every.least((size + (before + stride - 1)) // stride)
         else:
             found = (size + (before + after - span)) // stride + 1
-        return found.typed(op.window_count(axis, size.size))
+        counted: Extent = found.typed(op.window_count(axis, size.size))
+        return counted
 
     def reads(self, axis: int) -> Value:
         """The position in the image of each element of each window: i64 [count, pool size]."""
