@@ -8,7 +8,8 @@ from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.convolution import Problem, elements, is_static
 from gradopt.lowering.codegen.library.convolution_pack import pack, packed_weights
 from gradopt.lowering.codegen.library.convolution_plan import Plan, compute_element, make_plan
-from gradopt.lowering.codegen.library.convolution_plain import fill_zero, flattened, plain
+from gradopt.lowering.codegen.library.convolution_plain import fill_zero, flattened, images_as_positions, plain
+from gradopt.lowering.codegen.library.convolution_reduce import is_plane_reduction, plane_reduction
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal, times
 from gradopt.lowering.codegen.scalars import value_type
 
@@ -26,7 +27,9 @@ def launches(problem: Problem) -> list[Launch]:
         return []
     if 0 in problem.kernel or problem.channels == 0:
         return [fill_zero(problem)]
-    problem = flattened(problem)
+    if is_plane_reduction(problem):
+        return [plane_reduction(problem)]
+    problem = images_as_positions(flattened(problem))
     element = compute_element(problem)
     plan = make_plan(problem)
     packed = packed_weights(problem, plan.tile.width, plan.output_blocks, element)

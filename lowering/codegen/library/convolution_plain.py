@@ -8,11 +8,11 @@ from gradopt.ir.types import Type
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.convolution import Problem, row_major
-from gradopt.lowering.codegen.library.convolution_plan import compute_element
+from gradopt.lowering.codegen.library.convolution_plan import compute_element, reads_inside
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal, times
 from gradopt.lowering.codegen.scalars import value_type
 
-__all__ = ["fill_zero", "flattened", "plain"]
+__all__ = ["fill_zero", "flattened", "images_as_positions", "plain"]
 
 
 def flattened(problem: Problem) -> Problem:
@@ -27,6 +27,20 @@ def flattened(problem: Problem) -> Problem:
     line = (1, 1, problem.size[0] * problem.size[1] * problem.size[2])
     flat = (0, 0, 1)
     return replace(problem, size=line, result=line, x=replace(problem.x, spatial=flat), out=replace(problem.out, spatial=flat))
+
+
+def images_as_positions(problem: Problem) -> Problem:
+    """A convolution with one window an image as one image whose positions are the images: a register tile then holds several."""
+    if problem.result != (1, 1, 1) or not isinstance(problem.images, int) or problem.images == 1 or problem.size[0] != 1:
+        return problem
+    if problem.kernel[0] != 1 or not reads_inside(problem) or any(problem.low):
+        return problem
+    x, out = problem.x, problem.out
+    return replace(problem, images=1, size=(*problem.size[1:], problem.images), kernel=(*problem.kernel[1:], 1),
+                   result=(1, 1, problem.images), strides=(1, 1, 1), dilation=(*problem.dilation[1:], 1),
+                   x=replace(x, first=0, spatial=(*x.spatial[1:], x.first)),
+                   w=replace(problem.w, spatial=(*problem.w.spatial[1:], 0)),
+                   out=replace(out, first=0, spatial=(0, 0, out.first)))
 
 
 def fill_zero(problem: Problem) -> Launch:

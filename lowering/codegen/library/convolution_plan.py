@@ -137,7 +137,7 @@ def make_plan(problem: Problem) -> Plan:
     row_block = _fitting_rows(problem, row_block, channels)
     shortest = height - (-(-height // row_block) - 1) * row_block
     # in place, a vector must not read past the end of a row
-    tile = best_tile(problem.result, problem.outputs, steps, problem.strides[2] == 1, register, shortest)
+    tile = best_tile(problem.result, problem.outputs, steps, dense_x and problem.strides[2] == 1, register, shortest)
     in_place = inside and (tile.over == "outputs" or (dense_x and width >= tile.columns))
     padded = (span(depth, problem.strides[0], problem.kernel[0], problem.dilation[0]),
               span(row_block, problem.strides[1], problem.kernel[1], problem.dilation[1]),
