@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradopt.ir.declare import TERMINATOR
-from gradopt.ir.operation import Block, Operation
-from gradopt.lowering.fuse.program import fuse_block
-from gradopt.lowering.passes import Pass
+from gradopt.ir.operation import Operation
+from gradopt.lowering.passes import Pass, PassContext
 
 __all__ = ["FusePass"]
 
@@ -17,7 +15,10 @@ __all__ = ["FusePass"]
 class FusePass(Pass):
     """Turns `prim` ops into kernels: loop nests that compute chains of elementwise ops, views and reductions in one pass over memory.
 
-    Needs: only `prim` ops in the functions with a body. Guarantees: only `kernel` ops and aliases (`prim.reshape` …) are left.
+    What is stored is decided by `roots.py`, what shares a nest by `cluster.py`, its loops by `schedule.py`. Unknown sizes get names first.
+
+    Needs: only `prim` ops (and preserved ones with a kernel) in functions that call no other. Guarantees: no elementwise op, reduction,
+    product or view is left but those that share their operand's memory (`prim.reshape` …).
 
     Before:
 
@@ -26,22 +27,34 @@ class FusePass(Pass):
           %s = prim.reduce %e {axes = [1], kind = "sum"} : (tensor<4x8xf32>) -> tensor<4xf32>
           return %s : tensor<4xf32>
         }
+
+    After:
+
+        func.func @f(%x: tensor<4x8xf32>) -> tensor<4xf32> {
+          %s = kernel.nest %x {grain = [1365], outer = [4]} ({
+          ^bb0(%arg0: tensor<4x8xf32>, %arg1: tensor<4xf32>, %d0: index):
+            %0 = kernel.reduce {inner = [8], kinds = ["sum"]} ({
+            ^bb0(%d1: index):
+              %1 = kernel.read %arg0, %d0, %d1 {map = affine_map<(d0, d1) -> (d0 * 8 + d1)>} : (tensor<4x8xf32>, index, index) -> tensor<f32>
+              %2 = prim.exp %1 : tensor<f32>
+              kernel.yield %2 : tensor<f32>
+            }) : tensor<f32>
+            kernel.write %0, %arg1, %d0 {map = affine_map<(d0) -> (d0)>} : (tensor<f32>, tensor<4xf32>, index) -> ()
+            kernel.yield
+          }) : (tensor<4x8xf32>) -> tensor<4xf32>
+          return %s : tensor<4xf32>
+        }
     """
 
     name: ClassVar[str] = "fuse"
 
-    def run(self, module: Operation, context: object = None) -> None:
+    def run(self, op: Operation, context: PassContext) -> None:
         """Fuses the body of every function."""
-        for op in list(module.walk()):
-            if op.name == "func.func" and op.regions and op.regions[0].blocks:
-                fuse_block(op.regions[0].blocks[0])
+        from gradopt.lowering.fuse.program import fuse_block
+        from gradopt.lowering.naming import name_sizes
 
-
-def is_terminator(op: Operation) -> bool:
-    """True for the last op of a block."""
-    return op.has_trait(TERMINATOR)
-
-
-def block_of(function: Operation) -> Block:
-    """The entry block."""
-    return function.regions[0].blocks[0]
+        for function in list(op.walk()):
+            if function.name == "func.func" and function.regions[0].blocks:
+                name_sizes(function)
+                fuse_block(function.regions[0].blocks[0])
+                context.count("functions")
