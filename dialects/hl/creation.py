@@ -83,23 +83,24 @@ def check_scalar(op: Operation, value: Any) -> None:
         raise InvalidOperation(f"fills {target.text} with {type.text}, expected {tensor((), target.element).text}")
 
 
-class FullOp(Creation):
+class FullOp(Operation):
     """`value` everywhere. Its derivative is the sum of the cotangent."""
 
     __slots__ = ()
     name = "hl.full"
     value = operand(ANY_TENSOR)
     sizes = variadic(SCALAR_I64)
+    result = result(ANY_TENSOR)
+    traits = frozenset({PURE})
 
     def verify(self) -> None:
-        super().verify()
+        check_sizes(self, len(self.sizes))
         check_scalar(self, self.value)
 
     def evaluate(self, value: Array, *sizes: Array) -> Array:
         import numpy as np
 
-        shape, dtype = self.shape_of(sizes)
-        return np.full(shape, value, dtype)
+        return np.full(result_shape(self, sizes), value, value.dtype)
 
 
 class Like(Operation):

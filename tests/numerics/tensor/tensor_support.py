@@ -143,7 +143,7 @@ def module_of(samples: Sample | Sequence[Sample], variant: str = STATIC, element
     function.properties = {**function.properties, "function_type": TypeAttr(signature)}
     gradopt.verify(module)
     if passes:
-        gradopt.run_passes(module, passes)
+        gradopt.run_passes(module, passes.removeprefix(","))
         gradopt.verify(module)
     return module
 
