@@ -166,6 +166,8 @@ class PadOp(Operation):
     def evaluate(self, x: Array) -> Array:
         import numpy as np
 
+        if not x.ndim:  # numpy.pad takes no rank-0 array
+            return x
         cut = tuple(slice(max(-low, 0), size - max(-high, 0)) for low, high, size in zip(self.low, self.high, x.shape))
         width = [(max(low, 0), max(high, 0)) for low, high in zip(self.low, self.high)]
         if self.mode == "constant":

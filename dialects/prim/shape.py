@@ -174,6 +174,8 @@ class PadOp(Operation):
     def evaluate(self, x: Array, value: Array) -> Array:
         import numpy as np
 
+        if not x.ndim:  # numpy.pad takes no rank-0 array
+            return x
         spread = [size + max(size - 1, 0) * interior for size, interior in zip(x.shape, self.interior)]
         wide = np.full(spread, value, x.dtype)
         wide[tuple(slice(None, None, interior + 1) for interior in self.interior)] = x
