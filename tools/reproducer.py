@@ -25,8 +25,8 @@ def reproducer_text(text: str, pipeline: str, verify_each: bool, trace: str | No
 
 
 _PIPELINE = re.compile(r'\{-#.*?\bmlir_reproducer\s*:\s*\{[^{}"]*?\bpipeline\s*:\s*"((?:[^"\\\n]|\\.)*)"', re.DOTALL)
-_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)")
-_NAMED = {"n": "\n", "t": "\t"}
+_ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)")
+_NAMED = {b"n": b"\n", b"t": b"\t"}
 
 
 def stored_pipeline(source: Source) -> str:
@@ -34,9 +34,9 @@ def stored_pipeline(source: Source) -> str:
     match = _PIPELINE.search(source.text)
     if match is None:
         raise GradoptError.at(SourceLocation(source, 0), "there is no mlir_reproducer section with a pipeline in the input")
-    return _ESCAPE.sub(_unescaped, match[1])
+    return _ESCAPE.sub(_unescaped, match[1].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescaped(escape: re.Match[bytes]) -> bytes:
     text = escape[1]
-    return chr(int(text, 16)) if len(text) == 2 else _NAMED.get(text, text)
+    return bytes([int(text, 16)]) if len(text) == 2 else _NAMED.get(text, text)
