@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gradopt.ir.declare import PURE, TERMINATOR
 from gradopt.ir.operation import Block, Operation
 from gradopt.lowering.simplify.effects import Effects
@@ -9,9 +11,11 @@ from gradopt.lowering.simplify.effects import Effects
 __all__ = ["remove_dead"]
 
 
-def remove_dead(block: Block, keep: Operation | None = None) -> None:
-    """Erases the operations of a block that have no effect and whose results have no user, last ones first; not `keep`."""
-    effects = Effects()
+def remove_dead(block: Block, functions: Mapping[str, Operation] | None = None, keep: Operation | None = None) -> None:
+    """Erases the operations of a block that have no effect and whose results have no user, last ones first; not `keep`.
+
+    `functions` holds the callees, for a block that stands in no module yet."""
+    effects = Effects(functions)
     op = block.last
     while op is not None:
         previous = op.previous

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gradopt.ir.attributes import SymbolRefAttr
 from gradopt.ir.declare import PURE, TERMINATOR
 from gradopt.ir.operation import Operation
@@ -13,7 +15,9 @@ __all__ = ["Effects"]
 class Effects:
     """Answers whether an op is pure. What was found for regions and functions is kept, so one object serves one sweep."""
 
-    def __init__(self) -> None:
+    def __init__(self, functions: Mapping[str, Operation] | None = None) -> None:
+        """`functions`: where callees are looked up, for ops that stand in no module yet."""
+        self._symbols = functions
         self._regions: dict[Operation, bool] = {}  # ops with regions
         self._callees: dict[tuple[Operation | None, SymbolRefAttr], Operation | None] = {}
         self._functions: dict[Operation, bool] = {}
@@ -54,6 +58,8 @@ class Effects:
         reference = op.attribute("callee")
         if not isinstance(reference, SymbolRefAttr):
             return None
+        if self._symbols is not None:
+            return self._symbols.get(reference.root)
         key = (nearest_symbol_table(op), reference)
         if key not in self._callees:
             self._callees[key] = lookup_symbol(op, reference)

@@ -31,7 +31,7 @@ def branch(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[
         builder = Builder(before=part.terminator, location=context.builder.location)
         part.terminator.operands = tuple(value_or_zeros(builder, part.derivatives[position],
                                                         part.block.arguments[wanted[position] - 1]) for position in moving)
-        remove_dead(part.block)
+        remove_dead(part.block, context.state.symbols)
     given = [g for g in cotangents if g is not None]
     back = context.builder.create(op.name, [*op.operands, *given], regions=[part.region for part in parts])
     gradients: list[Derivative | None] = [None] * len(op.operands)

@@ -72,7 +72,7 @@ class LoopAdjoint:
         arguments = vjp.block.arguments
         vjp.terminator.operands = tuple(value_or_zeros(builder, found[index], arguments[first + index])
                                         for index in (*active, *summed))
-        remove_dead(vjp.block)
+        remove_dead(vjp.block, context.state.symbols)
         kept = [index for index in range(num_carry) if arguments[first + index].users]
         trips, buffers = self.keep(kept)
         results = self.reverse_loop(vjp, active, summed, kept, trips, buffers)

@@ -36,7 +36,7 @@ def scan(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[li
     arguments = vjp.block.arguments
     moving = [index for index in sources if index >= num_carry and found[index] is not None]
     vjp.terminator.operands = tuple(value_or_zeros(builder, found[index], arguments[index]) for index in [*active, *moving])
-    remove_dead(vjp.block)
+    remove_dead(vjp.block, context.state.symbols)
     if op.checkpoints:
         kept: list[int] = list(range(num_carry))
     else:

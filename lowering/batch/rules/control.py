@@ -176,7 +176,7 @@ def batch_function(state: Any, function: Operation, flags: Sequence[bool], conte
     arguments = [Batched(value, flag) for value, flag in zip(block.arguments, flags)]
     values = yield batch_block(state, old, block, arguments, context.size)
     Builder(block, location=function.location).create("func.return", [value.value for value in values])
-    remove_dead(block)
+    remove_dead(block, state.symbols)
     properties = {name: value for name, value in function.properties.items() if name not in ("arg_attrs", "res_attrs")}
     properties["function_type"] = TypeAttr(FunctionType(tuple(types), tuple(value.value.type for value in values)))
     properties["sym_visibility"] = StringAttr("private")
