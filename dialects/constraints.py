@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gradopt.ir.declare import Constraint, InvalidOperation
@@ -10,7 +11,8 @@ from gradopt.ir.types import I1, FloatType, IntegerType, TensorType, Type, tenso
 from gradopt.ir.values import Value
 
 __all__ = ["ANY_TENSOR", "BOOL_TENSOR", "FLOAT_TENSOR", "INTEGER_TENSOR", "NUMBER_TENSOR", "SCALAR_I64", "broadcast_dims",
-           "check_axis", "check_axes", "comparison_type", "same_element", "same_shape", "tensor_type"]
+           "check_axis", "check_axes", "comparison_type", "same_element", "same_shape", "sentence",
+           "tensor_type"]
 
 
 def _element(type: Type) -> Type | None:
@@ -125,3 +127,11 @@ def check_length(values: Sequence[object], count: int, name: str) -> None:
 def comparison_type(dims: Sequence[Size]) -> TensorType:
     """The i1 tensor of a shape."""
     return tensor(dims, I1)
+
+
+_FORMULA = re.compile(r"(arc?)?(sin|cos|tan)h? |(lhs|scale) |\w+\(|\w ?\W")
+
+
+def sentence(text: str) -> str:
+    """A formula or phrase as a sentence: a phrase gets a capital letter, a formula (`x / y`, `sin x`) does not."""
+    return (text[0] if _FORMULA.match(text) else text[0].upper()) + text[1:] + "."

@@ -11,7 +11,7 @@ from typing import Any
 
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, BITS_TENSOR, BOOL_TENSOR, FLOAT_TENSOR, NUMBER_TENSOR, broadcast_dims
-from gradopt.dialects.constraints import same_element, tensor_type
+from gradopt.dialects.constraints import same_element, sentence, tensor_type
 from gradopt.dialects.hl import meanings as m
 from gradopt.dialects.prim import elementwise as prim
 from gradopt.ir.declare import BOOLEAN, COMMUTATIVE, ELEMENTWISE, FLOAT, PURE, AttributeField, Constraint, InvalidOperation
@@ -159,7 +159,7 @@ def _declare(base: type[Operation], name: str, formula: str, meaning: Meaning, t
     """Adds an op class to this module."""
     found = {PURE} | (traits or set()) | ({COMMUTATIVE} if name in _COMMUTATIVE else set())
     globals()[_class_name(name)] = type(_class_name(name), (base,), {
-        "__slots__": (), "__module__": __name__, "__doc__": formula[0].upper() + formula[1:] + ".", "name": f"hl.{name}",
+        "__slots__": (), "__module__": __name__, "__doc__": sentence(formula), "name": f"hl.{name}",
         "meaning": staticmethod(meaning), "traits": frozenset(found), **fields})
 
 

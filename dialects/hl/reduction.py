@@ -10,7 +10,7 @@ from typing import Any
 
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, BOOL_TENSOR, FLOAT_TENSOR, NUMBER_TENSOR, Constraint, check_axes, check_axis
-from gradopt.dialects.constraints import tensor_type
+from gradopt.dialects.constraints import sentence, tensor_type
 from gradopt.dialects.prim.reduction import identity_of
 from gradopt.ir.declare import BOOLEAN, FLOAT, INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result
 from gradopt.ir.operation import Operation
@@ -86,7 +86,7 @@ PLAIN: dict[str, tuple[str, Constraint, Callable[..., Array]]] = {
 def _declare(name: str, formula: str, constraint: Constraint, meaning: Callable[..., Array]) -> None:
     class_name = name.capitalize() + "Op"
     globals()[class_name] = type(class_name, (Reduction,), {
-        "__slots__": (), "__module__": __name__, "__doc__": formula[0].upper() + formula[1:] + ", along `axes`.", "name": f"hl.{name}",
+        "__slots__": (), "__module__": __name__, "__doc__": sentence(formula + ", along `axes`"), "name": f"hl.{name}",
         "meaning": staticmethod(meaning), "x": operand(constraint), "traits": frozenset({PURE})})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradopt.dialects.arrays import Array, numpy_dtype, widen
 from gradopt.dialects.constraints import ANY_TENSOR, BITS_TENSOR, BOOL_TENSOR, FLOAT_TENSOR, NUMBER_TENSOR, comparison_type
-from gradopt.dialects.constraints import same_element, same_shape, shape_text, tensor_type
+from gradopt.dialects.constraints import same_element, same_shape, sentence, shape_text, tensor_type
 from gradopt.ir.declare import COMMUTATIVE, ELEMENTWISE, PURE, Constraint, InvalidOperation, attribute, enumeration, operand
 from gradopt.ir.declare import result
 from gradopt.ir.operation import Operation
@@ -205,7 +205,7 @@ def _class_name(name: str) -> str:
 def _declare(base: type[Operation], name: str, formula: str, meaning: Meaning, **fields: Any) -> type[Operation]:
     traits = {PURE, ELEMENTWISE} | ({COMMUTATIVE} if name in _COMMUTATIVE and base is BinaryOp else set())
     return type(_class_name(name), (base,), {
-        "__slots__": (), "__module__": __name__, "__doc__": formula[0].upper() + formula[1:] + ".", "name": f"prim.{name}",
+        "__slots__": (), "__module__": __name__, "__doc__": sentence(formula), "name": f"prim.{name}",
         "meaning": staticmethod(meaning), "traits": frozenset(traits), **fields})
 
 

@@ -100,8 +100,16 @@ class Sample:
         return any(":" not in text for text in (*self.operands, *(self.results or ())))
 
 
-def op(name: str, *operands: str, results: str | Iterable[str] | None = None, data: Mapping[int, Make] | Make | None = None,
-       smooth: bool = True, reference: Callable[..., Any] | None = None, exact: bool = False, **attributes: Any) -> Sample:
+def op(
+    name: str,
+    *operands: str,
+    results: str | Iterable[str] | None = None,
+    data: Mapping[int, Make] | Make | None = None,
+    smooth: bool = True,
+    reference: Callable[..., Any] | None = None,
+    exact: bool = False,
+    **attributes: Any,
+) -> Sample:
     """A sample of `hl.<name>` (or of a full name); one Make for `data` is that of every float operand."""
     if callable(data):
         data = {index: data for index, text in enumerate(operands) if ":" not in text}
@@ -155,8 +163,9 @@ def arrays_of(sample: Sample, element: str = "f64") -> list[Array]:
     for index, text in enumerate(sample.operands):
         type = read_type(text, STATIC, element)
         kind = type.element
-        make = sample.data.get(index) or (normal if isinstance(kind, FloatType) else booleans if kind.width == 1
-                                          else integers(0 if kind.is_unsigned else -4, 6))
+        make = sample.data.get(index) or (
+            normal if isinstance(kind, FloatType) else booleans if kind.width == 1 else integers(0 if kind.is_unsigned else -4, 6)
+        )
         array = np.asarray(make(random, type.shape)).astype(numpy_dtype(kind))
         assert array.shape == type.shape, f"{sample.label}: operand {index} is {array.shape}"
         found.append(array)
@@ -178,11 +187,13 @@ def run(module: Operation, arrays: Sequence[Array], name: str = "f") -> list[Arr
     for array, type in zip(found, result_types(module, name), strict=True):
         assert array.dtype == numpy_dtype(type.element), f"{array.dtype} for {type.text}"
         assert len(type.shape) == array.ndim, f"shape {array.shape} for {type.text}"
-        assert all(size is None or size == actual for size, actual in zip(type.shape, array.shape)), f"{array.shape} for {type.text}"
+        assert all(size is None or size == actual for size, actual in zip(type.shape, array.shape)), (
+            f"{array.shape} for {type.text}"
+        )
     return found
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def meaning(sample: Sample, element: str = "f64") -> tuple[list[Array], list[Array]]:
     """(operands, results by the NumPy meaning) of the static variant."""
     arrays = arrays_of(sample, element)
