@@ -24,6 +24,9 @@ WEIGHTS = {
 }
 
 
+MOST_WEIGHT = 1 << 20  # shared operands count each time they are read: the sum is cut off
+
+
 @dataclass(eq=False)
 class Node:
     """Base. `element` is the scalar's type, `names` every name that it depends on, `weight` what it costs to compute."""
@@ -71,6 +74,7 @@ class Graph:
     def __init__(self) -> None:
         self._nodes: dict[Any, Node] = {}
         self.atoms: dict[str, Node] = {}  # name -> the i64 node that it stands for
+        self.ranges: dict[str, Size] = {}  # loop variable or bounded atom -> its size
         self._atom_names: dict[int, str] = {}
 
     def names_of(self, index: Size) -> frozenset[str]:
@@ -128,12 +132,17 @@ class Graph:
     def apply(self, cls: type[Operation], operands: tuple[Node, ...], element: Type,
               properties: dict[str, Attribute] | None = None) -> Node:
         """A scalar operation on nodes."""
+        from gradopt.lowering.fuse.fold import fold_index
+
         properties = properties or {}
+        folded = fold_index(self, self.ranges, cls.name.removeprefix("prim."), operands, properties)
+        if folded is not None:
+            return folded
         key = (cls, tuple(map(id, operands)), element, tuple(properties.items()))
         node = self._nodes.get(key)
         if node is None:
             names = frozenset().union(*(operand.names for operand in operands))
-            weight = WEIGHTS.get(cls.name.split(".")[1], 1) + sum(operand.weight for operand in operands)
+            weight = min(WEIGHTS.get(cls.name.split(".")[1], 1) + sum(operand.weight for operand in operands), MOST_WEIGHT)
             node = self._nodes[key] = Apply(element, names, weight, cls, properties, operands)
         return node
 

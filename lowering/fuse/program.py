@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ from gradopt.lowering.fuse.schedule import chunk_count, make_schedule
 __all__ = ["fuse_block"]
 
 FEW_ROWS = 32  # a reduction over fewer leading rows, or
+MOST_UNROLLED = 9  # a reduction of so few elements is one expression
+MOST_UNROLLED_WEIGHT = 120
 WIDE_ROW = 1 << 14  # over rows wider than this, walks down the columns instead of keeping partial rows
 
 
@@ -80,6 +83,19 @@ def _widen_dot(op: Operation) -> Operation:
 def type_of(op: Operation) -> type[Operation]:
     """The class of an op."""
     return type(op)
+
+
+def arg_of(graph: Graph, parts: Sequence[Node], combine: str) -> Node:
+    """The number of the first best of a few nodes; the first NaN wins."""
+    best, number = parts[0], graph.literal(0, I64)
+    for position, part in enumerate(parts[1:], 1):
+        better = graph.compare("gt" if combine == "arg_max" else "lt", part, best)
+        if isinstance(part.element, FloatType):
+            lost = graph.compare("ne", part, part)
+            kept = graph.compare("eq", best, best)
+            better = graph.prim("and", kept, graph.prim("or", better, lost))
+        best, number = graph.select(better, part, best), graph.select(better, graph.literal(position, I64), number)
+    return number
 
 
 @dataclass
@@ -212,10 +228,38 @@ class BlockFuser:
         domain = tuple(sizes[axis] for axis in order)
         names = dict(zip(order, variables(len(order))))
         index: list[Size] = [named_size(names[axis]) if axis in names else 0 for axis in range(len(sizes))]
-        node = self._node(op.operands[0], index, domain)
         own = [index[axis] for axis in range(len(sizes)) if axis not in axes]
         position = linearize(own, self.dims(op.results[0]))
+        count = product([sizes[axis] for axis in reduced])
+        if isinstance(count, int) and 0 < count <= MOST_UNROLLED:
+            unrolled = self._unrolled(op, combine, kept, reduced, names)
+            if unrolled is not None:
+                self._add(Root(op.results[0], "map", domain[: len(kept)], None, unrolled, position=position))
+                return
+        node = self._node(op.operands[0], index, domain)
         self._add(Root(op.results[0], "row", domain, len(kept), node, combine, position))
+
+    def _unrolled(self, op: Operation, combine: str, kept: list[int], reduced: list[int], names: dict[int, str]) -> Node | None:
+        """A reduction of a few elements as one expression, so that its kernel is vectorised over the results; None if it is heavy."""
+        sizes = self.dims(op.operands[0])
+        self.reader.ranges.update((names[axis], sizes[axis]) for axis in kept)
+        parts: list[Node] = []
+        for point in itertools.product(*(range(int(sizes[axis])) for axis in reduced)):  # type: ignore[arg-type]
+            index: list[Size] = [0] * len(sizes)
+            for axis in kept:
+                index[axis] = named_size(names[axis])
+            for axis, place in zip(reduced, point):
+                index[axis] = place
+            parts.append(self.reader.read(op.operands[0], index))
+        if sum(part.weight for part in parts) > MOST_UNROLLED_WEIGHT:
+            return None
+        if combine.startswith("arg_"):
+            return arg_of(self.graph, parts, combine)
+        name = {"sum": "add", "prod": "mul"}.get(combine, combine)
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.graph.prim(name, total, part)
+        return total
 
     def _add_accumulation(self, op: Operation, combine: str, kind: str, split: int | None) -> None:
         """Partial results a chunk, and a root that combines them."""

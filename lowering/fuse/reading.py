@@ -6,14 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradopt.ir.declare import ELEMENTWISE
+from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, SizeExpression
 from gradopt.ir.types import I1, TensorType, Type
 from gradopt.ir.values import Value
-from gradopt.lowering.fuse.expression import Graph, Node
+from gradopt.lowering.fuse.expression import Graph, IndexValue, Literal, Node
 from gradopt.lowering.fuse.index import linearize
 from gradopt.lowering.fuse.views import VIEWS
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "is_inline"]
+
+MOST_INDEX_DEPTH = 8  # stored index values that are computed through each other
+
+
+def is_inline(op: Operation) -> bool:
+    """True for ops that a kernel computes where it reads them (views and elementwise ops)."""
+    return op.name in VIEWS or op.has_trait(ELEMENTWISE)
 
 
 class Reader:
@@ -27,9 +35,10 @@ class Reader:
 
     def __init__(self, graph: Graph, dims: Callable[[Value], Sequence[Size]], is_stored: Callable[[Value], bool]) -> None:
         self.graph, self.dims, self._is_stored = graph, dims, is_stored
-        self.ranges: dict[str, Size] = {}  # loop variables and bounded atoms
+        self.ranges = graph.ranges
         self._guard: Node | None = None
         self._memo: dict[Any, Node] = {}
+        self._depth = 0
 
     def read(self, value: Value, index: Sequence[Size], guard: Node | None = None) -> Node:
         """The element of `value` at `index`; loads under `guard` (and the guards around it) touch no memory where it is false."""
@@ -60,12 +69,28 @@ class Reader:
 
     def _read(self, value: Value, index: Sequence[Size]) -> Node:
         if value.defining_op is None or self._is_stored(value):
-            return self.load(value, index)
+            return self._stored_index(value, index) or self.load(value, index)
         return self.element(value, index)
 
+    def _stored_index(self, value: Value, index: Sequence[Size]) -> Node | None:
+        """A stored value that is an index expression is computed again: that is cheaper than a load, and its range stays known."""
+        op = value.defining_op
+        if op is None or value.type.text[-4:] != "i64>" or self._depth >= MOST_INDEX_DEPTH or not is_inline(op):
+            return None
+        self._depth += 1
+        try:
+            node = self.element(value, index)
+        finally:
+            self._depth -= 1
+        return node if isinstance(node, (IndexValue, Literal)) else None
+
     def load(self, value: Value, index: Sequence[Size]) -> Node:
-        """The element from memory (row-major)."""
-        return self.graph.load(value, linearize(index, self.dims(value)), self._guard)
+        """The element from memory (row-major); one that is known to lie in a range is an index."""
+        node = self.graph.load(value, linearize(index, self.dims(value)), self._guard)
+        op = value.defining_op
+        if op is not None and op.name == "prim.arg_reduce":
+            return self.graph.index(self.bounded(node, self.dims(op.operands[0])[op.axis]))  # type: ignore[attr-defined]
+        return node
 
     def cast(self, node: Node, element: Type) -> Node:
         """The node converted to an element type."""

@@ -14,6 +14,7 @@ from gradopt.ir.operation import Block, Operation
 from gradopt.ir.values import Value
 from gradopt.lowering.fuse.expression import WEIGHTS
 from gradopt.lowering.fuse.fill import needs_no_memory
+from gradopt.lowering.fuse.reading import is_inline
 from gradopt.lowering.fuse.views import VIEWS
 
 __all__ = ["StoredValues", "is_inline", "storage_base"]
@@ -27,11 +28,6 @@ ALIASES = frozenset({"prim.reshape", "prim.shape_cast", "prim.stop_gradient", "p
 
 REDUCTIONS = frozenset({"prim.reduce", "prim.arg_reduce"})  # roots of their own, whose operand need not be stored
 COPIES = frozenset({"prim.copy", "prim.contiguous"})  # views whose result is stored on purpose
-
-
-def is_inline(op: Operation) -> bool:
-    """True for ops that a kernel computes where it reads them (views and elementwise ops)."""
-    return op.name in VIEWS or op.has_trait(ELEMENTWISE)
 
 
 def is_large_constant(op: Operation) -> bool:
