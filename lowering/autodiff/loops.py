@@ -11,7 +11,7 @@ from gradopt.ir.locations import AnyLocation
 from gradopt.ir.operation import Operation, Region, new_region
 from gradopt.ir.types import I64, Type, tensor
 from gradopt.ir.values import Value
-from gradopt.lowering.autodiff.helpers import match_type, scalar, size_operands
+from gradopt.lowering.autodiff.helpers import match_type, scalar
 
 __all__ = ["build_for", "build_region", "build_scan", "for_to_while", "read_row", "row_type", "write_row"]
 
@@ -48,19 +48,12 @@ def build_scan(b: Builder, length: int, init: Sequence[Value], consts: Sequence[
 
 
 def write_row(b: Builder, buffer: Value, row: Value, index: Value) -> Value:
-    """`buffer` with row `index` (tensor<i64>) replaced."""
-    type = tensor_type(row)
-    flat = b.create("prim.reshape", [row, *size_operands(b, row)], [tensor([1, *type.dims], type.element)]).results[0]
-    return b.prim.dynamic_update_slice(buffer, flat, index, *[scalar(b, 0, I64)] * type.rank)
+    """`buffer` with row `index` (tensor<i64>, valid) replaced. A scatter, which in a loop writes that row only."""
+    return b.prim.scatter(buffer, index, row, axis=0, kind="set", mode="fast")
 
 
 def read_row(b: Builder, buffer: Value, index: Value) -> Value:
-    """Row `index` (tensor<i64>) of a buffer."""
-    type = tensor_type(buffer)
-    rest = type.dims[1:]
-    if all(isinstance(size, int) for size in rest):
-        row = b.prim.dynamic_slice(buffer, index, *[scalar(b, 0, I64)] * len(rest), sizes=[1, *rest])
-        return b.prim.reshape(row, result_types=[tensor(rest, type.element)])
+    """Row `index` (tensor<i64>, valid) of a buffer."""
     return b.prim.gather(buffer, index, axis=0, mode="fast")
 
 

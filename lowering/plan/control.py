@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gradopt.ir.attributes import UnitAttr
 from gradopt.ir.operation import Block, Operation
 from gradopt.ir.sizes import multiply, product
 from gradopt.ir.types import TensorType, Type
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch
-from gradopt.lowering.fuse.roots import storage_base
+from gradopt.lowering.codegen.library.scatter import IN_PLACE
+from gradopt.lowering.fuse.roots import ALIASES, storage_base
 from gradopt.lowering.native.program import Case, Compute, Copy, Else, IfBegin, IfEnd, LoopBegin, LoopEnd, Point, SizeLike, Swap
 from gradopt.lowering.native.program import SwitchBegin, SwitchEnd, WhileBegin, WhileEnd, WhileTest
 from gradopt.lowering.plan.checks import check
@@ -32,17 +34,60 @@ def bind(maker: ProgramMaker, arguments: Sequence[Value], buffers: Sequence[int]
     maker.index.update(zip(arguments, buffers))
 
 
-class Carries:
-    """The carried values of a loop, each in a pair of temporaries that change places after every step."""
+def readers(value: Value) -> list[Operation]:
+    """The operations that read the memory of a value, seen through aliases."""
+    found: dict[Operation, None] = {}
+    pending = [value]
+    while pending:
+        for user in pending.pop().users:
+            if user.name in ALIASES:
+                pending += user.results
+            else:
+                found[user] = None
+    return list(found)
 
-    def __init__(self, maker: ProgramMaker, init: Sequence[Value]) -> None:
+
+def updated_in_place(body: Block, argument: Value, operand: Value) -> Operation | None:
+    """The scatter that makes a carry's next value out of it, if nothing reads the old value afterwards."""
+    op = storage_base(operand).defining_op
+    if op is None or op.name not in ("prim.scatter", "prim.scatter_nd") or op.parent is not body:
+        return None
+    first, *others = (storage_base(value) for value in op.operands)
+    element = argument.type.element  # type: ignore[attr-defined]
+    if first is not argument or argument in others or (element.width < 32 and op.kind in ("add", "mul")):  # type: ignore[attr-defined]
+        return None
+    if all(reader is op or reader.is_before(op) for reader in readers(argument)):
+        return op
+    return None
+
+
+class Carries:
+    """The carried values of a loop, each in a pair of temporaries that change places after every step; or in one, where the step
+    only overwrites rows of it. A carry starts in the memory of its first value if nothing else reads that."""
+
+    def __init__(self, maker: ProgramMaker, loop: Operation, init: Sequence[Value], body: Block) -> None:
         self.maker = maker
-        self.types = [value.type for value in init]
-        self.current = [maker.temporary(type) for type in self.types]
-        self.following = [maker.temporary(type) for type in self.types]
-        for buffer, value in zip(self.current, init):
-            maker.emit(Copy(buffer, maker.buffer(value), nbytes_of(maker, value.type)), [buffer, maker.buffer(value)])
+        self.current = [self.start(loop, value) for value in init]
+        self.following = []
+        assert body.last is not None
+        for buffer, argument, operand in zip(self.current, body.arguments, body.last.operands):
+            update = updated_in_place(body, argument, operand)
+            if update is None:
+                self.following.append(maker.temporary(argument.type))
+            else:
+                update.attributes = {**update.attributes, IN_PLACE: UnitAttr()}
+                self.following.append(buffer)
         self.touch()
+
+    def start(self, loop: Operation, value: Value) -> int:
+        """The buffer that a carry starts in."""
+        maker, base, own = self.maker, storage_base(value), self.maker.buffer(value)
+        sole = readers(base) == [loop] and sum(1 for operand in loop.operands if storage_base(operand) is base) == 1
+        if sole and base.defining_op is not None and own in maker.temporaries:
+            return own
+        buffer = maker.temporary(value.type)
+        maker.emit(Copy(buffer, own, nbytes_of(maker, value.type)), [buffer, own])
+        return buffer
 
     def touch(self) -> None:
         """Both temporaries live here."""
@@ -52,6 +97,8 @@ class Carries:
     def advance(self) -> None:
         """What a step yielded becomes what the next one reads."""
         for current, following in zip(self.current, self.following):
+            if current == following:
+                continue
             self.maker.emit(Swap(current, following), [current, following])
 
     def finish(self, results: Sequence[Value]) -> None:
@@ -77,7 +124,7 @@ def scan(maker: ProgramMaker, op: Any) -> None:
     count = op.num_carry
     for value in op.operands:
         maker.touch(maker.buffer(value))
-    carries = Carries(maker, op.init)
+    carries = Carries(maker, op, op.init, body)
     outputs = [maker.buffer(result) for result in op.results[count:]]
     for buffer in outputs:
         maker.touch(buffer)
@@ -109,7 +156,7 @@ def scan(maker: ProgramMaker, op: Any) -> None:
 def while_(maker: ProgramMaker, op: Any) -> None:
     """`prim.while`: condition, test, body, as long as the test holds."""
     condition, body = (region.block for region in op.regions)
-    carries = Carries(maker, op.operands[: op.num_carry])
+    carries = Carries(maker, op, op.operands[: op.num_carry], body)
     constants = [maker.buffer(value) for value in op.operands[op.num_carry:]]
     for buffer in constants:
         maker.touch(buffer)

@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Sequence[str]] = {
 @reverse_rule("hl.relu", masks=True)
 def relu(context: ReverseContext, op: Any, dy: Value) -> Gradients:
     """dy where x > 0."""
-    return context.builder.bwd.relu(op.x, dy, masked=context.masked)  # type: ignore[no-any-return]
+    return context.builder.bwd.relu(op.x, dy, masked=context.masked)
 
 
 @reverse_rule("hl.gelu", *[f"hl.{name}" for name in ACTIVATIONS], masks=True)
@@ -45,13 +45,13 @@ def activation(context: ReverseContext, op: Any, dy: Value) -> Gradients:
 @reverse_rule("hl.softmax")
 def softmax(context: ReverseContext, op: Any, dy: Value) -> Gradients:
     """y * (dy - sum(dy * y))."""
-    return context.builder.bwd.softmax(op.results[0], dy, axis=op.axis, masked=context.masked)  # type: ignore[no-any-return]
+    return context.builder.bwd.softmax(op.results[0], dy, axis=op.axis, masked=context.masked)
 
 
 @reverse_rule("hl.log_softmax")
 def log_softmax(context: ReverseContext, op: Any, dy: Value) -> Gradients:
     """dy - e**y * sum(dy)."""
-    return context.builder.bwd.log_softmax(op.results[0], dy, axis=op.axis, masked=context.masked)  # type: ignore[no-any-return]
+    return context.builder.bwd.log_softmax(op.results[0], dy, axis=op.axis, masked=context.masked)
 
 
 def placed(context: ReverseContext, name: str, x: Value, operands: Sequence[Value], **fields: Any) -> Value:
@@ -101,7 +101,7 @@ def take_multi(context: ReverseContext, op: Any, dy: Value) -> Gradients:
 def transposed(b: Builder, matrix: Value) -> Value:
     """The last two axes swapped."""
     rank = tensor_type(matrix).rank
-    return b.hl.permute_dims(matrix, axes=[*range(rank - 2), rank - 1, rank - 2])  # type: ignore[no-any-return]
+    return b.hl.permute_dims(matrix, axes=[*range(rank - 2), rank - 1, rank - 2])
 
 
 @reverse_rule("hl.solve")
@@ -112,9 +112,9 @@ def solve(context: ReverseContext, op: Any, g: Value) -> Gradients:
 
     def left() -> Value:
         if tensor_type(x).rank == tensor_type(op.a).rank:
-            return b.prim.neg(b.hl.matmul(right, x, transpose_b=True))  # type: ignore[no-any-return]
+            return b.prim.neg(b.hl.matmul(right, x, transpose_b=True))
         column, row = b.hl.expand_dims(right, axes=[-1]), b.hl.expand_dims(x, axes=[-2])
-        return b.prim.neg(b.hl.matmul(column, row))  # type: ignore[no-any-return]
+        return b.prim.neg(b.hl.matmul(column, row))
 
     return (left, right)
 
@@ -123,4 +123,4 @@ def solve(context: ReverseContext, op: Any, g: Value) -> Gradients:
 def inverse(context: ReverseContext, op: Any, g: Value) -> Gradients:
     """da = -y**T g y**T with y the inverse."""
     b, y = context.builder, op.results[0]
-    return b.prim.neg(b.hl.matmul(b.hl.matmul(y, g, transpose_a=True), y, transpose_b=True))  # type: ignore[no-any-return]
+    return b.prim.neg(b.hl.matmul(b.hl.matmul(y, g, transpose_a=True), y, transpose_b=True))

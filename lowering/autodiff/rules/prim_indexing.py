@@ -40,6 +40,12 @@ class Place:
         self.safe_mode = "fill" if self.mode == "nan" else self.mode
 
     @property
+    def is_single(self) -> bool:
+        """True for one index (vector), which nothing else can overwrite."""
+        dims = tensor_type(self.indices).dims
+        return all(size == 1 for size in (dims[:-1] if self.by_vectors else dims))
+
+    @property
     def index_axes(self) -> list[int]:
         """The axes of an update (a gathered value) over which the indices run."""
         rank = tensor_type(self.indices).rank - self.by_vectors
@@ -155,8 +161,11 @@ def scatter(context: ReverseContext, op: Any, g: Value) -> Gradients:
     place = Place(b, op)
     x, _, update = op.operands
     if op.kind == "set":
-        return (lambda: place.write(g, zeros_like(b, update), "set"), None,
-                lambda: b.prim.select(place.spread(place.last_writers(), update), place.read(g), zeros_like(b, update)))
+        def last_write() -> Value:
+            if place.is_single:
+                return place.read(g)
+            return b.prim.select(place.spread(place.last_writers(), update), place.read(g), zeros_like(b, update))
+        return lambda: place.write(g, zeros_like(b, update), "set"), None, last_write
     if op.kind == "add":
         return context.keep(g), None, lambda: place.read(g)
     if op.kind == "mul":

@@ -58,12 +58,15 @@ def reduce_tangent(context: ForwardContext, op: Any, t: Value) -> Tangents:
 
 
 def extremum_shares(context: Context, op: Any) -> tuple[Value, Value]:
-    """(which elements give the result, how many they are): a NaN result is given by the NaN elements. The count is summed in
-    i32 and kept in f32 (f64), never in a 16-bit type."""
+    """(which elements give the result, how many they are, 1 for none): a NaN result is given by the NaN elements. The count is
+    summed in i32 and kept in f32 (f64), never in a 16-bit type."""
     b, x = context.builder, op.operands[0]
     hit = b.prim.or_(b.prim.cmp(x, expand_axes(b, op.results[0], x, op.axes), predicate="eq"),
                      not_a_number(b, x))
     count = reduce_sum(b, cast_to(b, hit, I32), op.axes)
+    sizes = [tensor_type(x).dims[axis] for axis in op.axes]
+    if not all(isinstance(size, int) and size for size in sizes):
+        count = b.prim.max(count, full_like(b, count, 1))  # over no elements the derivative is 0
     return hit, cast_to(b, count, accumulation_element(tensor_type(x).element))
 
 

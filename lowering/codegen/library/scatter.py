@@ -23,6 +23,7 @@ MOST_ROW_BLOCKS = 16
 LEAST_INNER = 8
 LEAST_BLOCK_ELEMENTS = 1 << 13
 MOST_CHUNKS = 64
+IN_PLACE = "kernel.in_place"  # marks an op whose result was given the memory of its first operand
 COMBINE = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
 COMBINE_I1 = {"add": "bit_or", "max": "bit_or", "min": "bit_and", "mul": "bit_and"}
 
@@ -96,6 +97,8 @@ def _launches(op: Any, sizes: tuple[Size, Size, Size, Size], row: Any, before: S
     outer, rows, inner, count = sizes
     shape = _row_blocks(outer, rows, inner, count)
     launches = []
+    if IN_PLACE in op.attributes and not rounded:  # the result lies where x lies: only the updates are written
+        return [_kernel(op, sizes, shape, row, target, before, names, copied=True)]
     apart = outer == 1 and shape == (rows, inner) and (not isinstance(rows, int) or rows * inner > LEAST_BLOCK_ELEMENTS)
     if apart:  # one chunk applies the updates: at least the copy is made by all threads
         launches.append(convert(op.x, target))
