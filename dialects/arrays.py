@@ -32,7 +32,8 @@ def numpy_dtype(element: Type) -> np.dtype[Any]:
                 import ml_dtypes
             except ImportError:
                 raise TypeError("bf16 arrays need the package ml_dtypes") from None
-            return np.dtype(ml_dtypes.bfloat16)
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
     raise TypeError(f"element type {element.text} has no NumPy dtype")
 
 
@@ -57,7 +58,7 @@ def to_elements(array: Array, type: TensorType) -> DenseElementsAttr:
     array = np.ascontiguousarray(array, dtype=numpy_dtype(type.element))
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
-    return DenseElementsAttr(TensorType(type.shape, type.element), array.tobytes())  # type: ignore[no-any-return]
+    return DenseElementsAttr(TensorType(type.shape, type.element), array.tobytes())
 
 
 def accumulation_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

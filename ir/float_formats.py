@@ -47,11 +47,11 @@ def encode_float(format: Any, value: float) -> int:
     if format.special == "e8m0":
         if math.isnan(value) or value <= 0:
             return 0xFF
-        return min(max(round(math.log2(value)) + format.bias, 0), 254)
+        return int(min(max(round(math.log2(value)) + format.bias, 0), 254))
     if math.isnan(value) or math.isinf(value):
         return _special_bits(format, sign, math.isnan(value))
     if value == 0:
-        return 0 if format.special == "fnuz" else sign
+        return 0 if format.special == "fnuz" else int(sign)
     fraction_bits = 63 if format.special == "x87" else mantissa_bits
     magnitude = abs(value)
     exponent = max(math.frexp(magnitude)[1] - 1, 1 - format.bias)
@@ -62,17 +62,17 @@ def encode_float(format: Any, value: float) -> int:
     normal = significand >> fraction_bits
     biased = exponent + format.bias if normal else 0
     if format.special == "x87":
-        return sign | biased << 64 | significand
+        return int(sign | biased << 64 | significand)
     bits = biased << mantissa_bits | (significand & ((1 << mantissa_bits) - 1))
     if bits > _largest_bits(format):
         return _special_bits(format, sign, False)
-    return sign | bits
+    return int(sign | bits)
 
 
 def _largest_bits(format: Any) -> int:
     whole = (1 << (format.exponent_bits + format.mantissa_bits)) - 1
     if format.special == "ieee":
-        return whole - (1 << format.mantissa_bits)
+        return int(whole - (1 << format.mantissa_bits))
     return int(whole - 1 if format.special == "fn" else whole)
 
 

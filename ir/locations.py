@@ -136,7 +136,7 @@ class SourceLocation:
 
     def resolve(self) -> Location:
         """The FileLocation of this place."""
-        return FileLocation(self.source.name, *self.source.position(self.offset))  # type: ignore[no-any-return]
+        return FileLocation(self.source.name, *self.source.position(self.offset))
 
 
 AnyLocation = Location | SourceLocation
@@ -169,4 +169,4 @@ def fuse(location: AnyLocation, pass_name: str) -> Location:
     tag = StringAttr(pass_name)
     if isinstance(location, FusedLocation) and location.metadata is tag:
         return location
-    return FusedLocation((location,), tag)  # type: ignore[no-any-return]
+    return FusedLocation((location,), tag)

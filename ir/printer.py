@@ -6,6 +6,8 @@ Generic: values are numbered as MLIR numbers them, every declared attribute prin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gradopt.ir.attributes import ArrayAttr, Attribute, DictionaryAttr, StringAttr, SymbolRefAttr, UnitAttr, element_text
 from gradopt.ir.attributes import entry_text, key_text, symbol_text
 from gradopt.ir.declare import ISOLATED
@@ -219,14 +221,14 @@ class _Enter:
     """A queued call that starts a scope."""
 
     def __init__(self, printer: Printer, region: Region, op: Operation) -> None:
-        self.call = lambda: printer.enter(region, op)
+        self.call: Callable[[], None] = lambda: printer.enter(region, op)
 
 
 class _BlockHeader:
     """A queued block header: its text is made when it is reached."""
 
     def __init__(self, printer: Printer, block: Block, indent: int, index: int, count: int, entry_header: bool) -> None:
-        self.call = lambda: printer.out.append(printer.block_header(block, indent, index, count, entry_header))
+        self.call: Callable[[], None] = lambda: printer.out.append(printer.block_header(block, indent, index, count, entry_header))
 
 
 def dictionary_text(entries: dict[str, Attribute]) -> str:

@@ -215,9 +215,11 @@ def mod(left: Size, right: Size) -> Size:
         return 0 if right == 1 else UNKNOWN
     if isinstance(right, int):
         assert isinstance(left, SizeExpression)
-        left = _simplify(SizeExpression({m: c % right for m, c in left.terms}))
-        if isinstance(left, int):
-            return left % right
+        rest = _simplify(SizeExpression({m: c % right for m, c in left.terms}))
+        if isinstance(rest, int):
+            return rest % right
+        assert isinstance(rest, SizeExpression)
+        left = rest
     elif _divide_exactly(left, right) is not None:
         return 0
     return SizeExpression({(("mod", _expression(left), right),): 1})

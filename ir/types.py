@@ -282,10 +282,10 @@ def tensor(dims: Sequence[Size], element: Type) -> TensorType:
     """The tensor type with these sizes; named sizes go into the encoding, which is left out where there is no name."""
     shape = tuple(size if isinstance(size, int) else None for size in dims)
     if None not in shape or not any(isinstance(size, SizeExpression) for size in dims):
-        return TensorType(shape, element)  # type: ignore[no-any-return]
+        return TensorType(shape, element)
     entries = ", ".join(str(size) if isinstance(size, int) else '"_"' if isinstance(size, UnknownSize) else f'"{size}"'
                         for size in dims)
-    return TensorType(shape, element, DialectAttr(f"{DIMS_PREFIX}<[{entries}]>"))  # type: ignore[no-any-return]
+    return TensorType(shape, element, DialectAttr(f"{DIMS_PREFIX}<[{entries}]>"))
 
 
 class UnrankedTensorType(Type):
@@ -389,17 +389,17 @@ def literal(value: Any) -> Attribute:
     from gradopt.ir.attributes import FloatAttr, TypeAttr
 
     if isinstance(value, Type):
-        return TypeAttr(value)  # type: ignore[no-any-return]
+        return TypeAttr(value)
     if isinstance(value, Attribute):
         return value
     if isinstance(value, bool):
-        return IntegerAttr(int(value), I1)  # type: ignore[no-any-return]
+        return IntegerAttr(int(value), I1)
     if isinstance(value, int):
-        return IntegerAttr(value, I64)  # type: ignore[no-any-return]
+        return IntegerAttr(value, I64)
     if isinstance(value, float):
         return FloatAttr.of(value, F64)
     if isinstance(value, str):
-        return StringAttr(value)  # type: ignore[no-any-return]
+        return StringAttr(value)
     if isinstance(value, (list, tuple)):
-        return ArrayAttr(tuple(literal(item) for item in value))  # type: ignore[no-any-return]
+        return ArrayAttr(tuple(literal(item) for item in value))
     raise TypeError(f"{value!r} cannot become an attribute")

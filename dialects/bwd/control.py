@@ -143,7 +143,7 @@ class ScanAdjointBase(Operation):
         sums = [np.zeros_like(consts[index]) for index in wanted_consts]
         rows = [np.zeros_like(xs[index]) for index in wanted_xs]
         for step in range(self.length) if self.reverse else range(self.length - 1, -1, -1):
-            found = run(self.body_vjp, [*states[step], *consts, *(x[step] for x in xs), *current, *(dy[step] for dy in dys)])
+            found = run(self.body_vjp, [*states[step], *consts, *(x[step] for x in xs), *current, *(dy[step] for dy in dys)])  # type: ignore[index]
             current = found[: len(current)]
             for index, gradient in enumerate(found[len(current): len(current) + len(sums)]):
                 sums[index] = sums[index] + gradient

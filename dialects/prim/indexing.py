@@ -213,6 +213,6 @@ class ScatterNdOp(Operation):
         flat = target.reshape(int(np.prod(x.shape[:depth], dtype=np.int64)), *x.shape[depth:])
         if not flat.shape[0]:
             return x.copy()
-        row = (np.ravel_multi_index(positions, x.shape[:depth]) if depth else np.zeros(indices.shape[:-1], np.int64))
+        row: Array = np.ravel_multi_index(positions, x.shape[:depth]) if depth else np.zeros(indices.shape[:-1], np.int64)
         scatter_rows(flat, row[valid], widen(update)[valid], self.kind)
         return target.astype(x.dtype, copy=False)

@@ -163,9 +163,11 @@ def conv_windows(x: Array, kernel: Sequence[int], strides: Sequence[int], paddin
     rank = len(kernel)
     spread = [int(dilated(size, d)) for size, d in zip(x.shape[2:], base_dilation)]  # type: ignore[arg-type]
     wide = np.zeros((*x.shape[:2], *spread), x.dtype)
-    wide[(slice(None), slice(None), *(slice(None, None, d) for d in base_dilation))] = x
-    cut = tuple(slice(max(-low, 0), size - max(-high, 0)) for (low, high), size in zip(padding, spread))
-    wide = np.pad(wide[(slice(None), slice(None), *cut)], [(0, 0), (0, 0), *((max(low, 0), max(high, 0)) for low, high in padding)])
+    whole = (slice(None), slice(None))
+    places = whole + tuple(slice(None, None, d) for d in base_dilation)
+    wide[places] = x
+    cut = whole + tuple(slice(max(-low, 0), size - max(-high, 0)) for (low, high), size in zip(padding, spread))
+    wide = np.pad(wide[cut], [(0, 0), (0, 0), *((max(low, 0), max(high, 0)) for low, high in padding)])
     spans = [int(dilated(k, d)) for k, d in zip(kernel, dilation)]  # type: ignore[arg-type]
     counts = [max((size - span) // stride + 1, 0) for size, span, stride in zip(wide.shape[2:], spans, strides)]
     if 0 in counts or 0 in kernel:
@@ -173,7 +175,8 @@ def conv_windows(x: Array, kernel: Sequence[int], strides: Sequence[int], paddin
     views = np.lib.stride_tricks.sliding_window_view(wide, spans, axis=tuple(range(2, 2 + rank)))
     steps = tuple(slice(None, (count - 1) * stride + 1, stride) for count, stride in zip(counts, strides))
     inner = tuple(slice(None, None, d) for d in dilation)
-    return views[(slice(None), slice(None), *steps, *inner)]
+    chosen = whole + steps + inner
+    return views[chosen]
 
 
 class UnfoldOp(Operation):
@@ -206,7 +209,7 @@ def unfold_counts(op: Operation, image: TensorType) -> list[Size]:
         raise InvalidOperation(f"unfolds {image.text}, expected rank 4")
     for name in ("kernel", "strides", "padding", "dilation"):
         check_length(getattr(op, name), 2, name)
-    return [window_size(image.dims[i + 2], op.kernel[i], *op.padding[i], op.strides[i], 1, op.dilation[i])  # type: ignore[attr-defined]
+    return [window_size(image.dims[i + 2], op.kernel[i], op.padding[i][0], op.padding[i][1], op.strides[i], 1, op.dilation[i])  # type: ignore[attr-defined]
             for i in range(2)]
 
 
@@ -239,7 +242,7 @@ class FoldOp(Operation):
         from gradopt.dialects.prim.shape import named_shape
 
         n, c, h, w = named_shape(self, y, sizes)
-        counts = [int(window_size(s, k, *p, st, 1, d)) for s, k, p, st, d in  # type: ignore[arg-type]
+        counts = [int(window_size(s, k, p[0], p[1], st, 1, d)) for s, k, p, st, d in  # type: ignore[arg-type]
                   zip((h, w), self.kernel, self.padding, self.strides, self.dilation)]
         windows = widen(y).reshape(n, *counts, c, *self.kernel)
         before, after = [p[0] for p in self.padding], [p[1] for p in self.padding]

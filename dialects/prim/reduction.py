@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gradopt.dialects.arrays import Array, accumulation_dtype
 from gradopt.dialects.constraints import ANY_TENSOR, check_axes, check_axis, same_shape, tensor_type
 from gradopt.ir.declare import BOOLEAN, INTEGER, INTEGERS, PURE, InvalidOperation, attribute, enumeration, operand, result
@@ -63,6 +65,7 @@ class ReduceOp(Operation):
 
         kind, axes = self.kind, tuple(self.axes)
         initial = identity_of(kind, tensor_type(self.x).element)
+        function: Any
         if kind in ("and", "or"):
             function = np.bitwise_and if kind == "and" else np.bitwise_or
             return np.asarray(function.reduce(x, axis=axes, initial=x.dtype.type(initial)), dtype=x.dtype)

@@ -44,7 +44,8 @@ def index_text(index: Size, names: dict[str, str]) -> str:
 def _atom_text(atom: object, names: dict[str, str]) -> str:
     if isinstance(atom, str):
         return names[atom]
-    kind, inner, divisor = atom  # type: ignore[misc]
+    assert isinstance(atom, tuple)
+    kind, inner, divisor = atom
     function = "index_divide" if kind == "floordiv" else "index_modulo"
     return f"{function}({index_text(inner, names)}, {index_text(divisor, names)})"
 
@@ -250,10 +251,10 @@ class NestSource:
             self._interchanged_stage(stage, totals)
         self.line("for c in range(first, end):")
         self.depth += 1
-        for output, scratch in totals.items():
+        for total, scratch in totals.items():
             name = self.fresh()
             self.line(f"{name} = load({scratch}, c - first)")
-            self.names[output] = name
+            self.names[total] = name
         for inner in self.block.operations:
             if not isinstance(inner, (ReduceOp, YieldOp)):
                 self._statement(inner)

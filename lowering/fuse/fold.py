@@ -20,8 +20,7 @@ def as_index(node: Node) -> Size | None:
     return None
 
 
-def fold_index(graph: Graph, ranges: Ranges, name: str, operands: tuple[Node, ...], attributes: dict[str,
-                                                                                                     Attribute]) -> Node | None:
+def fold_index(graph: Graph, ranges: Ranges, name: str, operands: tuple[Node, ...], attributes: dict[str, Attribute]) -> Node | None:
     """The node of `prim.<name>` on index values without the operation; None where it stays."""
     if name == "select":
         condition = operands[0]

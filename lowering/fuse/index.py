@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gradopt.ir.sizes import Size, SizeExpression, add, floordiv, mod, multiply, product
+from gradopt.ir.sizes import Monomial, Size, SizeExpression, add, floordiv, mod, multiply, product
 
 Ranges = Mapping[str, Size]  # loop variable -> its size
 
@@ -42,7 +42,8 @@ def _monomial_bounds(monomial: tuple[object, ...], ranges: Ranges) -> tuple[int 
             if atom not in ranges:
                 return None, None
             return 0, size - 1 if isinstance(size, int) else None
-        kind, inner, divisor = atom  # type: ignore[misc]
+        assert isinstance(atom, tuple)
+        kind, inner, divisor = atom
         if kind == "mod" and isinstance(divisor, int):
             return 0, divisor - 1
         if kind == "floordiv" and isinstance(divisor, int):
@@ -63,7 +64,8 @@ def divide(index: Size, divisor: Size, ranges: Ranges) -> Size:
             return whole
         return add(whole, floordiv(rest, divisor))
     if isinstance(index, SizeExpression) and isinstance(divisor, SizeExpression):
-        whole_terms, rest_terms = {}, {}
+        whole_terms: dict[Monomial, int] = {}
+        rest_terms: dict[Monomial, int] = {}
         for monomial, coefficient in index.terms:
             one = SizeExpression({monomial: coefficient})
             quotient = floordiv(one, divisor)

@@ -226,7 +226,7 @@ class NestWriter:
         seen: set[int] = set()
         for level in range(stages):
             fresh: set[int] = set()
-            pending = [root.node for root in self.cluster.roots
+            pending: list[Node | None] = [root.node for root in self.cluster.roots
                        if root.level == level and root.node is not None and self._is_inner(root)
                        and (root.kind != "map" or root.value in self.targets)]
             while pending:
@@ -241,7 +241,7 @@ class NestWriter:
                     pending += node.operands
                 elif isinstance(node, Load):
                     made = self.made.get(node.value)
-                    if made is not None and made.kind == "map":
+                    if made is not None and made.kind == "map" and made.node is not None:
                         pending.append(made.node)
             seen |= fresh
 

@@ -22,26 +22,26 @@ class FusePass(Pass):
 
     Before:
 
-        func.func @f(%x: tensor<4x8xf32>) -> tensor<4xf32> {
-          %e = prim.exp %x : tensor<4x8xf32>
-          %s = prim.reduce %e {axes = [1], kind = "sum"} : (tensor<4x8xf32>) -> tensor<4xf32>
+        func.func @f(%x: tensor<4x64xf32>) -> tensor<4xf32> {
+          %e = prim.exp %x : tensor<4x64xf32>
+          %s = prim.reduce %e {axes = [1], kind = "sum"} : (tensor<4x64xf32>) -> tensor<4xf32>
           return %s : tensor<4xf32>
         }
 
     After:
 
-        func.func @f(%x: tensor<4x8xf32>) -> tensor<4xf32> {
-          %s = kernel.nest %x {grain = [1365], outer = [4]} ({
-          ^bb0(%arg0: tensor<4x8xf32>, %arg1: tensor<4xf32>, %d0: index):
-            %0 = kernel.reduce {inner = [8], kinds = ["sum"]} ({
+        func.func @f(%x: tensor<4x64xf32>) -> tensor<4xf32> {
+          %s = kernel.nest %x {grain = [170], outer = [4]} ({
+          ^bb0(%arg0: tensor<4x64xf32>, %arg1: tensor<4xf32>, %d0: index):
+            %0 = kernel.reduce {inner = [64], kinds = ["sum"]} ({
             ^bb0(%d1: index):
-              %1 = kernel.read %arg0, %d0, %d1 {map = affine_map<(d0, d1) -> (d0 * 8 + d1)>} : (tensor<4x8xf32>, index, index) -> tensor<f32>
+              %1 = kernel.read %arg0, %d0, %d1 {map = affine_map<(d0, d1) -> (d0 * 64 + d1)>} : (tensor<4x64xf32>, index, index) -> tensor<f32>
               %2 = prim.exp %1 : tensor<f32>
               kernel.yield %2 : tensor<f32>
             }) : tensor<f32>
             kernel.write %0, %arg1, %d0 {map = affine_map<(d0) -> (d0)>} : (tensor<f32>, tensor<4xf32>, index) -> ()
             kernel.yield
-          }) : (tensor<4x8xf32>) -> tensor<4xf32>
+          }) : (tensor<4x64xf32>) -> tensor<4xf32>
           return %s : tensor<4xf32>
         }
     """

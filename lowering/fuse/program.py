@@ -126,7 +126,7 @@ class BlockFuser:
 
     def dims(self, value: Value) -> Sequence[Size]:
         """The sizes of a value."""
-        known = getattr(self, "partial_dims", {}).get(value)
+        known = self.partial_dims.get(value)
         if known is not None:
             return known
         type = value.type

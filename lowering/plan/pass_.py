@@ -8,6 +8,7 @@ from typing import ClassVar
 from gradopt.ir.attributes import IntegerAttr
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import I64, literal
+from gradopt.ir.values import Value
 from gradopt.lowering.native.program import Argument, Constant, Program, Result, SizeRef, Temporary
 from gradopt.lowering.passes import Pass, PassContext
 
@@ -71,7 +72,7 @@ class PlanPass(Pass):
                     context.count("arena bytes", program.arena_bytes)
 
 
-def annotate(function: Operation, index: dict[object, int], program: Program) -> None:  # type: ignore[type-arg]
+def annotate(function: Operation, index: dict[Value, int], program: Program) -> None:
     """Puts the memory of each result beside the op that makes it."""
     size = program.arena_bytes
     function.attributes = {**function.attributes, "plan.arena_bytes": IntegerAttr(size, I64) if isinstance(size, int) else literal("?")}

@@ -77,5 +77,6 @@ class SizeTable:
     def _atom(self, atom: object) -> int:
         if isinstance(atom, str):
             return self.names[atom]
-        kind, numerator, denominator = atom  # type: ignore[misc]
+        assert isinstance(atom, tuple)
+        kind, numerator, denominator = atom
         return self.add(Computed(kind, self._entry(numerator), self._entry(denominator)))
