@@ -42,15 +42,11 @@ UNARY: dict[str, tuple[Make, Callable[[Any], Any] | None]] = {
     "sign": (normal, lambda x: x / np.abs(x)),
     "floor": (normal, lambda x: x - np.mod(x, 1)),
     "ceil": (normal, lambda x: x + np.mod(-x, 1)),
-    "trunc": (normal, lambda x: x - np.fmod(x, 1)),
-    "reciprocal": (positive, lambda x: x**-1),
-    "square": (normal, lambda x: x**2),
+    "trunc": (normal, lambda x: x - np.fmod(x, 1)), "reciprocal": (positive, lambda x: x ** -1), "square": (normal, lambda x: x ** 2),
     "sqrt": (positive, lambda x: x**0.5),
     "rsqrt": (positive, lambda x: x**-0.5),
     "exp": (normal, lambda x: np.e**x),
-    "exp2": (normal, lambda x: 2**x),
-    "expm1": (normal, lambda x: np.e**x - 1),
-    "log": (positive, lambda x: np.log2(x) / np.log2(np.e)),
+    "exp2": (normal, lambda x: 2 ** x), "expm1": (normal, lambda x: np.e ** x - 1), "log": (positive, lambda x: np.log2(x) / np.log2(np.e)),
     "log2": (positive, lambda x: np.log(x) / np.log(2)),
     "log1p": (positive, lambda x: np.log(1 + x)),
     "sin": (normal, lambda x: np.exp(1j * x).imag),
@@ -67,16 +63,12 @@ UNARY: dict[str, tuple[Make, Callable[[Any], Any] | None]] = {
     "atanh": (unit, lambda x: np.log((1 + x) / (1 - x)) / 2),
     "sinc": (normal, lambda x: np.sin(np.pi * x) / (np.pi * x)),
     "erf": (normal, lambda x: 2 * stats.norm.cdf(x * 2**0.5) - 1),
-    "erfc": (normal, lambda x: 2 * stats.norm.sf(x * 2**0.5)),
-    "erfinv": (unit, lambda x: stats.norm.ppf((x + 1) / 2) / 2**0.5),
-    "sigmoid": (normal, special.expit),
-    "log_sigmoid": (normal, special.log_expit),
-    "relu": (normal, lambda x: (x + np.abs(x)) / 2),
+    "erfc": (normal, lambda x: 2 * stats.norm.sf(x * 2 ** 0.5)), "erfinv": (unit, lambda x: stats.norm.ppf((x + 1) / 2) / 2 ** 0.5),
+    "sigmoid": (normal, special.expit), "log_sigmoid": (normal, special.log_expit), "relu": (normal, lambda x: (x + np.abs(x)) / 2),
     "relu6": (between(-4, 10), lambda x: np.clip(x, 0, 6)),
     "silu": (normal, lambda x: x * special.expit(x)),
     "selu": (normal, lambda x: np.where(x > 0, 1.0507009873554805 * x, 1.7580993408473766 * np.expm1(x))),
-    "mish": (normal, lambda x: x * np.tanh(np.log(1 + np.exp(x)))),
-    "hard_sigmoid": (between(-5, 5), lambda x: np.clip(x + 3, 0, 6) / 6),
+    "mish": (normal, lambda x: x * np.tanh(np.log(1 + np.exp(x)))), "hard_sigmoid": (between(-5, 5), lambda x: np.clip(x + 3, 0, 6) / 6),
     "hard_swish": (between(-5, 5), lambda x: x * np.clip(x + 3, 0, 6) / 6),
     "isnan": (normal, lambda x: x != x),
     "isfinite": (normal, lambda x: np.abs(x) < np.inf),
@@ -91,17 +83,14 @@ PARAMETRIC: list[tuple[str, dict[str, Any], Make, Callable[[Any], Any]]] = [
         between(-3, 3),
         lambda x: np.where(2 * x > 1, x, np.log(1 + np.exp(2 * x)) / 2),
     ),
-    ("leaky_relu", {}, normal, lambda x: np.maximum(x, 0.01 * x)),
-    ("leaky_relu", {"alpha": -0.5}, normal, lambda x: x * np.where(x > 0, 1, -0.5)),
+    ("leaky_relu", {}, normal, lambda x: np.maximum(x, 0.01 * x)), ("leaky_relu", {"alpha": -0.5}, normal, lambda x: x * np.where(x > 0, 1, -0.5)),
     ("elu", {}, normal, lambda x: np.where(x > 0, x, np.exp(x) - 1)),
     ("elu", {"alpha": 0.3}, normal, lambda x: np.where(x > 0, x, 0.3 * (np.exp(x) - 1))),
     ("celu", {"alpha": 2.0}, normal, lambda x: np.where(x > 0, x, 2 * (np.exp(x / 2) - 1))),
     ("gelu", {}, normal, lambda x: x * stats.norm.cdf(x)),
     ("gelu", {"approximate": "tanh"}, normal, lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))),
-    ("hard_tanh", {}, normal, lambda x: np.clip(x, -1, 1)),
-    ("hard_tanh", {"min": -0.3, "max": 0.4}, normal, lambda x: np.clip(x, -0.3, 0.4)),
-    ("clip", {"min": -0.5, "max": 0.7}, normal, lambda x: np.clip(x, -0.5, 0.7)),
-    ("round", {}, between(-4, 4), lambda x: np.round(x)),
+    ("hard_tanh", {}, normal, lambda x: np.clip(x, -1, 1)), ("hard_tanh", {"min": -0.3, "max": 0.4}, normal, lambda x: np.clip(x, -0.3, 0.4)),
+    ("clip", {"min": -0.5, "max": 0.7}, normal, lambda x: np.clip(x, -0.5, 0.7)), ("round", {}, between(-4, 4), lambda x: np.round(x)),
     ("celu", {}, normal, lambda x: np.where(x > 0, x, np.exp(x) - 1)),
 ]
 
@@ -109,16 +98,11 @@ PARAMETRIC: list[tuple[str, dict[str, Any], Make, Callable[[Any], Any]]] = [
 BINARY: dict[str, tuple[tuple[Make, Make], Callable[[Any, Any], Any]]] = {
     "add": ((normal, normal), lambda x, y: x - -y),
     "subtract": ((normal, normal), lambda x, y: x + -y),
-    "multiply": ((normal, normal), lambda x, y: ((x + y) ** 2 - (x - y) ** 2) / 4),
-    "divide": ((normal, positive), lambda x, y: x * y**-1.0),
-    "floor_divide": ((between(-9, 9), positive), lambda x, y: np.floor(x / y)),
-    "mod": ((between(-9, 9), positive), lambda x, y: x - y * np.floor(x / y)),
-    "fmod": ((between(-9, 9), positive), lambda x, y: x - y * np.trunc(x / y)),
-    "power": ((positive, normal), lambda x, y: np.exp(y * np.log(x))),
-    "maximum": ((normal, normal), lambda x, y: np.where(x > y, x, y)),
-    "minimum": ((normal, normal), lambda x, y: np.where(x > y, y, x)),
-    "atan2": ((normal, normal), lambda x, y: np.angle(y + 1j * x)),
-    "logaddexp": ((normal, normal), lambda x, y: np.log(np.exp(x) + np.exp(y))),
+    "multiply": ((normal, normal), lambda x, y: ((x + y) ** 2 - (x - y) ** 2) / 4), "divide": ((normal, positive), lambda x, y: x * y ** -1.0),
+    "floor_divide": ((between(-9, 9), positive), lambda x, y: np.floor(x / y)), "mod": ((between(-9, 9), positive), lambda x, y: x - y * np.floor(x / y)),
+    "fmod": ((between(-9, 9), positive), lambda x, y: x - y * np.trunc(x / y)), "power": ((positive, normal), lambda x, y: np.exp(y * np.log(x))),
+    "maximum": ((normal, normal), lambda x, y: np.where(x > y, x, y)), "minimum": ((normal, normal), lambda x, y: np.where(x > y, y, x)),
+    "atan2": ((normal, normal), lambda x, y: np.angle(y + 1j * x)), "logaddexp": ((normal, normal), lambda x, y: np.log(np.exp(x) + np.exp(y))),
     "xlogy": ((normal, positive), special.xlogy),
     "xlog1py": ((normal, positive), special.xlog1py),
     "prelu": ((normal, normal), lambda x, a: np.where(x > 0, x, a * x)),
@@ -209,9 +193,7 @@ def integer_samples() -> list[Sample]:
                     reference=lambda x, y, rule=rule: exact_c(x, y, rule),
                 )
             )
-    for element, (name, shift) in itertools.product(
-        WIDTHS, (("shift_left", lambda x, y: x << y), ("shift_right", lambda x, y: x >> y))
-    ):
+    for element, (name, shift) in itertools.product(WIDTHS, (("shift_left", lambda x, y: x << y), ("shift_right", lambda x, y: x >> y))):
         width, values = int(element.lstrip("ui")), corners(element)[:, None]
         samples.append(
             op(
@@ -258,9 +240,7 @@ def integer_samples() -> list[Sample]:
 
 def logical_samples() -> list[Sample]:
     two = {"logical_and": lambda x, y: x & y, "logical_or": lambda x, y: ~(~x & ~y), "logical_xor": lambda x, y: x != y}
-    samples = [
-        op(name, "Nx1:i1", "4:i1", data={0: booleans, 1: booleans}, exact=True, reference=rule) for name, rule in two.items()
-    ]
+    samples = [op(name, "Nx1:i1", "4:i1", data={0: booleans, 1: booleans}, exact=True, reference=rule) for name, rule in two.items()]
     samples += [op(name.replace("logical", "bitwise"), "Nx4:i1", ":i1", exact=True, reference=rule) for name, rule in two.items()]
     return [
         *samples,
