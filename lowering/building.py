@@ -1,6 +1,7 @@
 """Small builders that rules of decomposition, batching and differentiation share. Everything works for dynamic sizes too.
 
-What takes one value as the model of a shape comes from `autodiff/helpers.py`; here are the builders that broadcast as NumPy does.
+What takes one value as the model of a shape comes from `autodiff/helpers.py`; here are the builders that broadcast as NumPy
+does.
 """
 
 from __future__ import annotations
@@ -12,12 +13,26 @@ from gradopt.ir.builder import Builder
 from gradopt.ir.sizes import UNKNOWN, Size
 from gradopt.ir.types import Type, tensor
 from gradopt.ir.values import Value
-from gradopt.lowering.autodiff.helpers import accumulation_element, cast_to, constant, expand_axes, expand_like, full_like, iota_like
-from gradopt.lowering.autodiff.helpers import match_type, reduce_sum, scalar, size_operands, size_value, zeros_like
+from gradopt.lowering.autodiff.helpers import (
+    accumulation_element,
+    cast_to,
+    constant,
+    expand_axes,
+    expand_like,
+    full_like,
+    iota_like,
+    match_type,
+    reduce_sum,
+    scalar,
+    size_operands,
+    size_value,
+    zeros_like,
+)
 from gradopt.lowering.decompose.extents import Extent, extents_of, result_extents
 from gradopt.lowering.decompose.extents import reshape as reshape_to
 
-__all__ = ["accumulation_element", "broadcast_all", "broadcast_extents", "broadcast_to", "cast_to", "constant", "expand_axes",
+__all__ = ["Extent", "accumulation_element", "broadcast_all", "broadcast_extents", "broadcast_to", "cast_to", "constant",
+           "expand_axes",
            "expand_like", "extents_of", "full_extents", "full_like", "iota_like", "keep_axes", "match_type", "reduce_sum",
            "reshape_to", "result_extents", "scalar", "size_operands", "size_value", "unbroadcast", "zeros_like"]
 
@@ -73,7 +88,8 @@ def broadcast_all(b: Builder, *values: Value) -> list[Value]:
 
 
 def unbroadcast(b: Builder, g: Value, extents: Sequence[Extent]) -> Value:
-    """The adjoint of broadcasting to g's shape: g summed to the sizes `extents` (a size that only run time knows was not stretched).
+    """The adjoint of broadcasting to g's shape: g summed to the sizes `extents` (a size that only run time knows was not
+    stretched).
 
     Sums of 16-bit floats accumulate in f32, as every reduction of `prim` does."""
     type = tensor_type(g)

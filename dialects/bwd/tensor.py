@@ -4,14 +4,36 @@ from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, numpy_dtype, widen
 from gradopt.dialects.bwd.activations import SLOPES
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, INTEGER_TENSOR, SCALAR_I64, check_axis, same_element, same_shape
-from gradopt.dialects.constraints import broadcast_dims, check_axes, tensor_type
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    FLOAT_TENSOR,
+    INTEGER_TENSOR,
+    SCALAR_I64,
+    broadcast_dims,
+    check_axes,
+    check_axis,
+    same_element,
+    same_shape,
+    tensor_type,
+)
 from gradopt.dialects.hl.axis import running
 from gradopt.dialects.hl.neural.common import check_dims, masked_product, run_time_shape
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.dialects.prim.indexing import MODE, gather_type, resolve_indices, scatter_arrays, scatter_rows
-from gradopt.ir.declare import BOOLEAN, FLOAT, INTEGER, INTEGERS, PURE, UNIT, InvalidOperation, attribute, enumeration, operand
-from gradopt.ir.declare import result, variadic
+from gradopt.ir.declare import (
+    BOOLEAN,
+    FLOAT,
+    INTEGER,
+    INTEGERS,
+    PURE,
+    UNIT,
+    InvalidOperation,
+    attribute,
+    enumeration,
+    operand,
+    result,
+    variadic,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, product
 from gradopt.ir.types import Type, tensor
@@ -49,8 +71,8 @@ class ReluOp(Adjoint):
 
 
 class ActivationOp(Adjoint):
-    """dy times the derivative of an activation function at x. Each kind is the `hl` op of that name, with its attributes; "gelu_tanh" is
-    gelu with approximate = "tanh"."""
+    """dy times the derivative of an activation function at x. Each kind is the `hl` op of that name, with its attributes;
+    "gelu_tanh" is gelu with approximate = "tanh"."""
 
     __slots__ = ()
     name = "bwd.activation"
@@ -99,7 +121,7 @@ class SoftmaxOp(AlongAxis):
     def evaluate(self, y: Array, dy: Array) -> Array:
         wide, times = widen(y), masked_product(self.masked)
         weighted = times(widen(dy), wide)
-        return (weighted - wide * weighted.sum(axis=self.axis, keepdims=True)).astype(y.dtype)
+        return (weighted - times(wide, weighted.sum(axis=self.axis, keepdims=True))).astype(y.dtype)
 
 
 class LogSoftmaxOp(AlongAxis):
@@ -168,7 +190,8 @@ class CumsumOp(Placed):
 
 
 class CumprodOp(Operation):
-    """dx[j] = P[j] R[j] with the product P[j] of all before j and R[j] = dy[j] + x[j+1] R[j+1]: no division, right for any zeros."""
+    """dx[j] = P[j] R[j] with the product P[j] of all before j and R[j] = dy[j] + x[j+1] R[j+1]: no division, right for any
+    zeros."""
 
     __slots__ = ()
     name = "bwd.cumprod"

@@ -105,7 +105,8 @@ class CumminOp(SameTypeAlong):
 
 
 class LogcumsumexpOp(SameTypeAlong):
-    """The logarithm of the running sum of e**x along `axis`, without overflow and without losing small elements before large ones."""
+    """The logarithm of the running sum of e**x along `axis`, without overflow and without losing small elements before large
+    ones."""
 
     __slots__ = ()
     name = "hl.logcumsumexp"
@@ -183,7 +184,8 @@ class ArgsortOp(SameTypeAlong):
 
 
 class TopkOp(Operation):
-    """The `k` largest elements along `axis` in falling order (the first of equal ones first, NaN last), and their indices (i64)."""
+    """The `k` largest elements along `axis` in falling order (the first of equal ones first, NaN last), and their indices
+    (i64)."""
 
     __slots__ = ()
     name = "hl.topk"

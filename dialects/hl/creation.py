@@ -146,7 +146,7 @@ class FullLikeOp(Like):
     def verify(self) -> None:
         check_scalar(self, self.value)
 
-    def evaluate(self, x: Array, value: Array) -> Array:
+    def evaluate(self, x: Array, value: Array) -> Array:  # type: ignore[override]
         import numpy as np
 
         return np.full(x.shape, value, x.dtype)
@@ -228,7 +228,8 @@ class TriuOp(Triangle):
 
 
 class OneHotOp(Operation):
-    """1 where the index along the new axis `axis` is the element of `indices`, 0 elsewhere; all 0 for an index outside [0, depth)."""
+    """1 where the index along the new axis `axis` is the element of `indices`, 0 elsewhere; all 0 for an index outside [0,
+    depth)."""
 
     __slots__ = ()
     name = "hl.one_hot"
@@ -308,15 +309,14 @@ class RandomUniformOp(Random):
 
 
 class RandomNormalOp(Random):
-    """Normal numbers of mean 0 and variance 1: sqrt(2) erfinv(v) of the uniform numbers v = (2 k + 1) / 2**b - 1, k < 2**b, which never
-    reach -1 or 1 (b is 52 for f64, else 23)."""
+    """Normal numbers of mean 0 and variance 1: sqrt(2) erfinv(v) of the uniform numbers v = (2 k + 1) / 2**b - 1, k < 2**b,
+    which never reach -1 or 1 (b is 52 for f64, else 23)."""
 
     __slots__ = ()
     name = "hl.random_normal"
 
     def evaluate(self, key: Array, *sizes: Array) -> Array:
         import numpy as np
-
         from gradopt.dialects.prim.elementwise import UNARY
 
         element = tensor_type(self.results[0]).element
@@ -330,8 +330,8 @@ NORMAL_BITS = {"f16": 23, "bf16": 23, "f32": 23, "f64": 52}
 
 
 class CastOp(PrimCastOp):
-    """`x` converted to the element type of the result: float to integer truncates towards zero and saturates, NaN gives 0; to i1 it
-    is `x != 0`; integers wrap; floats round to nearest even. A cast to or from integers stops the derivative."""
+    """`x` converted to the element type of the result: float to integer truncates towards zero and saturates, NaN gives 0;
+    to i1 it is `x != 0`; integers wrap; floats round to nearest even. A cast to or from integers stops the derivative."""
 
     __slots__ = ()
     name = "hl.cast"

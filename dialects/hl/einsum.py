@@ -14,7 +14,8 @@ __all__ = ["Equation", "parse_equation"]
 
 @dataclass(frozen=True)
 class Equation:
-    """Labels of each operand and of the result, one an axis (those of "..." are 0, 1, … from the last), and the size of each label."""
+    """Labels of each operand and of the result, one an axis (those of "..." are 0, 1, … from the last), and the size of each
+    label."""
 
     inputs: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]

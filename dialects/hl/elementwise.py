@@ -10,12 +10,33 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, BITS_TENSOR, BOOL_TENSOR, FLOAT_TENSOR, NUMBER_TENSOR, broadcast_dims
-from gradopt.dialects.constraints import same_element, sentence, tensor_type
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    BITS_TENSOR,
+    BOOL_TENSOR,
+    FLOAT_TENSOR,
+    NUMBER_TENSOR,
+    broadcast_dims,
+    same_element,
+    sentence,
+    tensor_type,
+)
 from gradopt.dialects.hl import meanings as m
 from gradopt.dialects.prim import elementwise as prim
-from gradopt.ir.declare import BOOLEAN, COMMUTATIVE, ELEMENTWISE, FLOAT, PURE, AttributeField, Constraint, InvalidOperation
-from gradopt.ir.declare import attribute, enumeration, operand, result
+from gradopt.ir.declare import (
+    BOOLEAN,
+    COMMUTATIVE,
+    ELEMENTWISE,
+    FLOAT,
+    PURE,
+    AttributeField,
+    Constraint,
+    InvalidOperation,
+    attribute,
+    enumeration,
+    operand,
+    result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import I1, Type, tensor
 
@@ -69,14 +90,18 @@ def _of_prim(name: str) -> Meaning:
 
 # hl name -> prim op of the same meaning (only the broadcasting differs)
 TWINS: dict[str, str] = {
-    **{name: name for name in ("abs", "neg", "sign", "floor", "ceil", "trunc", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2",
-                               "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    **{name: name for name in ("abs", "neg", "sign", "floor", "ceil", "trunc", "sqrt", "rsqrt", "exp", "exp2", "expm1",
+                               "log", "log2",
+                               "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+                               "acosh", "atanh",
                                "erf", "erfc", "erfinv", "add", "atan2")},
     "reciprocal": "recip", "logical_not": "not", "bitwise_not": "not", "subtract": "sub", "multiply": "mul", "divide": "div",
-    "fmod": "rem", "power": "pow", "maximum": "max", "minimum": "min", "logical_and": "and", "logical_or": "or", "logical_xor": "xor",
+    "fmod": "rem", "power": "pow", "maximum": "max", "minimum": "min", "logical_and": "and", "logical_or": "or",
+    "logical_xor": "xor",
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl", "shift_right": "shr"}
 _LOGICAL = {"logical_not", "logical_and", "logical_or", "logical_xor"}
-_COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "logaddexp", "equal", "not_equal", "logical_and", "logical_or", "logical_xor",
+_COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "logaddexp", "equal", "not_equal", "logical_and", "logical_or",
+                "logical_xor",
                 "bitwise_and", "bitwise_or", "bitwise_xor"}
 
 Attributes = dict[str, AttributeField[Any]]
@@ -101,7 +126,8 @@ PARAMETRIC: dict[str, tuple[str, Meaning, Attributes]] = {
                  {"beta": attribute(FLOAT, default=1.0), "threshold": attribute(FLOAT, default=20.0)}),
     "leaky_relu": ("x above 0, alpha x elsewhere; the derivative at 0 is alpha",
                    lambda np, x, alpha: np.where(x > 0, x, x * x.dtype.type(alpha)), {"alpha": attribute(FLOAT, default=0.01)}),
-    "elu": ("x above 0, alpha (e**x - 1) elsewhere; the derivative at 0 is alpha", m.elu, {"alpha": attribute(FLOAT, default=1.0)}),
+    "elu": ("x above 0, alpha (e**x - 1) elsewhere; the derivative at 0 is alpha", m.elu, {"alpha": attribute(FLOAT,
+                                                                                                              default=1.0)}),
     "celu": ("x above 0, alpha (e**(x / alpha) - 1) elsewhere", m.celu, {"alpha": attribute(FLOAT, default=1.0)}),
     "gelu": ('x Phi(x) with the normal distribution Phi; with approximate = "tanh" '
              "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x**3))) (Hendrycks and Gimpel 2016); 0 at -inf", m.gelu,
@@ -122,13 +148,15 @@ BINARY: dict[str, tuple[str, Constraint, Meaning]] = {
     "floor_divide": ("x / y rounded down; integers: 0 where y is 0; its derivative is 0", NUMBER_TENSOR, m.floor_divide),
     "mod": ("x - y floor(x / y), with the sign of y; integers: 0 where y is 0", NUMBER_TENSOR, m.modulo),
     "fmod": ("x - y trunc(x / y), with the sign of x; integers: 0 where y is 0", NUMBER_TENSOR, _of_prim("rem")),
-    "power": ("x ** y; integers wrap. d/dx is 0 where y is 0; d/dy where x is 0 is 0 (-inf for y < 0)", NUMBER_TENSOR, _of_prim("pow")),
+    "power": ("x ** y; integers wrap. d/dx is 0 where y is 0; d/dy where x is 0 is 0 (-inf for y < 0)", NUMBER_TENSOR,
+              _of_prim("pow")),
     "maximum": ("the larger; NaN where either is; a tie splits the cotangent evenly", NUMBER_TENSOR, _of_prim("max")),
     "minimum": ("the smaller; NaN where either is; a tie splits the cotangent evenly", NUMBER_TENSOR, _of_prim("min")),
     "atan2": ("the angle of the point (y, x): x is the ordinate, as in NumPy", FLOAT_TENSOR, _of_prim("atan2")),
     "logaddexp": ("log(e**x + e**y) without overflow", FLOAT_TENSOR, lambda np, x, y: np.logaddexp(x, y)),
     "xlogy": ("x log y; 0 where x is 0, unless y is NaN. d/dx = log y, d/dy = 0 where x is 0", FLOAT_TENSOR, m.xlogy),
-    "xlog1py": ("x log(1 + y); 0 where x is 0, unless y is NaN. d/dx = log(1 + y), d/dy = 0 where x is 0", FLOAT_TENSOR, m.xlog1py),
+    "xlog1py": ("x log(1 + y); 0 where x is 0, unless y is NaN. d/dx = log(1 + y), d/dy = 0 where x is 0", FLOAT_TENSOR,
+                m.xlog1py),
     "prelu": ("x above 0, alpha x elsewhere, with an alpha that broadcasts; the derivative at 0 is alpha", FLOAT_TENSOR,
               lambda np, x, alpha: np.where(x > 0, x, x * alpha)),
     "logical_and": ("both", BOOL_TENSOR, _of_prim("and")),
@@ -182,13 +210,15 @@ for _name, _formula, _meaning in (("isnan", "whether x is NaN", lambda np, x: np
                                   ("isfinite", "whether x is neither infinite nor NaN", lambda np, x: np.isfinite(x))):
     _declare(Predicate, _name, _formula, _meaning, {ELEMENTWISE}, x=operand(FLOAT_TENSOR))
 for _name, (_formula, _constraint, _meaning) in BINARY.items():
-    _declare(Elementwise, _name, _formula, _meaning, x=operand(_constraint), **{_second_operand(_name): operand(_constraint)})
+    _fields: dict[str, Any] = {"x": operand(_constraint), _second_operand(_name): operand(_constraint)}
+    _declare(Elementwise, _name, _formula, _meaning, None, **_fields)
 for _name, (_formula, _predicate) in COMPARISONS.items():
     _declare(Predicate, _name, _formula, _comparison(_predicate), x=operand(ANY_TENSOR), y=operand(ANY_TENSOR))
 
 
 class ClipOp(Elementwise):
-    """x between min and max, else the bound; NaN stays; the derivative at a bound is 0. On integers the bounds are whole numbers."""
+    """x between min and max, else the bound; NaN stays; the derivative at a bound is 0. On integers the bounds are whole
+    numbers."""
 
     __slots__ = ()
     name = "hl.clip"
@@ -215,7 +245,8 @@ def check_bounds(low: float, high: float) -> None:
 
 
 class WhereOp(Operation):
-    """`x` where `cond` is true, `y` elsewhere; all three broadcast. The branch that is not taken contributes nothing, not even NaN."""
+    """`x` where `cond` is true, `y` elsewhere; all three broadcast. The branch that is not taken contributes nothing, not
+    even NaN."""
 
     __slots__ = ()
     name = "hl.where"

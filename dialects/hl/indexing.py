@@ -1,14 +1,22 @@
-"""`hl` ops that read and write by index. Modes and negative indices: see `gradopt.dialects.prim.indexing`. Axes may be negative."""
+"""`hl` ops that read and write by index. Modes and negative indices: see `gradopt.dialects.prim.indexing`. Axes may be
+negative."""
 
 from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, INTEGER_TENSOR, broadcast_dims, check_axes, check_axis, same_element, shape_text
-from gradopt.dialects.constraints import tensor_type
-from gradopt.dialects.prim.indexing import KIND, MODE
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    INTEGER_TENSOR,
+    broadcast_dims,
+    check_axes,
+    check_axis,
+    same_element,
+    shape_text,
+    tensor_type,
+)
+from gradopt.dialects.prim.indexing import KIND, MODE, check_mode, gather_arrays, gather_type, resolve_indices, scatter_rows
 from gradopt.dialects.prim.indexing import GatherNdOp as PrimGatherNdOp
 from gradopt.dialects.prim.indexing import ScatterNdOp as PrimScatterNdOp
-from gradopt.dialects.prim.indexing import check_mode, gather_arrays, gather_type, resolve_indices, scatter_rows
 from gradopt.ir.declare import INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, provably_different
@@ -23,7 +31,8 @@ def check_shape(value: object, expected: list[Size], name: str) -> None:
 
 
 class TakeOp(Operation):
-    """Slices of `x` along `axis` at `indices`: shape x.shape[:axis] + indices.shape + x.shape[axis+1:]. Without an axis `x` is flattened first."""
+    """Slices of `x` along `axis` at `indices`: shape x.shape[:axis] + indices.shape + x.shape[axis+1:]. Without an axis `x`
+    is flattened first."""
 
     __slots__ = ()
     name = "hl.take"
@@ -95,7 +104,8 @@ def take_along(x: Array, indices: Array, axis: int, mode: str) -> Array:
 
 
 class PutAlongAxisOp(AlongAxisOp):
-    """`x` with `update` (of the shape of `indices`) combined in at `indices` along `axis`, in row-major order; kind "set" keeps the last one."""
+    """`x` with `update` (of the shape of `indices`) combined in at `indices` along `axis`, in row-major order; kind "set"
+    keeps the last one."""
 
     __slots__ = ()
     name = "hl.put_along_axis"
@@ -130,7 +140,8 @@ def put_along(x: Array, indices: Array, update: Array, axis: int, kind: str, mod
 
 
 class IndexingOneHotOp(Operation):
-    """One element of each row of `x` along `axis`: `index` has the shape of `x` without the axis, the result has size 1 there."""
+    """One element of each row of `x` along `axis`: `index` has the shape of `x` without the axis, the result has size 1
+    there."""
 
     __slots__ = ()
     name = "hl.indexing_one_hot"

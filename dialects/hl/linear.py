@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, NUMBER_TENSOR, merge_size, same_element, shape_text, tensor_type
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    FLOAT_TENSOR,
+    NUMBER_TENSOR,
+    merge_size,
+    same_element,
+    shape_text,
+    tensor_type,
+)
 from gradopt.dialects.hl.einsum import parse_equation
 from gradopt.dialects.prim.linear import CholeskyOp as PrimCholeskyOp
 from gradopt.dialects.prim.linear import DotOp as PrimDotOp
@@ -29,9 +37,9 @@ def broadcast_batch(left: Sequence[Size], right: Sequence[Size]) -> list[Size]:
 
 
 class MatmulOp(Operation):
-    """The matrix product, by NumPy's rules for every rank from 1 up: a vector on the left is a row, on the right a column, and that
-    dimension vanishes; batch dimensions broadcast. `transpose_a` and `transpose_b` swap the last two axes of an operand of rank 2 or
-    more first. Zero times infinity inside a product is NaN, also in a masked lane's adjoint."""
+    """The matrix product, by NumPy's rules for every rank from 1 up: a vector on the left is a row, on the right a column,
+    and that dimension vanishes; batch dimensions broadcast. `transpose_a` and `transpose_b` swap the last two axes of an
+    operand of rank 2 or more first. Zero times infinity inside a product is NaN, also in a masked lane's adjoint."""
 
     __slots__ = ()
     name = "hl.matmul"
@@ -67,15 +75,17 @@ class MatmulOp(Operation):
 
 
 class DotGeneralOp(PrimDotOp):
-    """Sum over the contracted axes of products: batch axes first, then the free axes of `lhs`, then those of `rhs`. Axes may be negative."""
+    """Sum over the contracted axes of products: batch axes first, then the free axes of `lhs`, then those of `rhs`. Axes may
+    be negative."""
 
     __slots__ = ()
     name = "hl.dot_general"
 
 
 class EinsumOp(Operation):
-    """Einstein's sum convention, as NumPy: "ij,jk->ik". Without "->" the result has the labels that occur once, in alphabetical order;
-    "..." stands for dimensions that broadcast; a label that occurs twice in one operand takes the diagonal."""
+    """Einstein's sum convention, as NumPy: "ij,jk->ik". Without "->" the result has the labels that occur once, in
+    alphabetical order; "..." stands for dimensions that broadcast; a label that occurs twice in one operand takes the
+    diagonal."""
 
     __slots__ = ()
     name = "hl.einsum"
@@ -118,8 +128,8 @@ class OuterOp(Operation):
 
 
 class CholeskyOp(PrimCholeskyOp):
-    """The lower factor L of a = L L^T for each matrix (only the lower triangle of `a` is read; zeros above). A matrix that is not positive
-    definite gives NaN."""
+    """The lower factor L of a = L L^T for each matrix (only the lower triangle of `a` is read; zeros above). A matrix that
+    is not positive definite gives NaN."""
 
     __slots__ = ()
     name = "hl.cholesky"
@@ -133,8 +143,8 @@ class TriangularSolveOp(PrimTriangularSolveOp):
 
 
 class SolveOp(Operation):
-    """x with a x = b for each square matrix, by elimination with partial pivoting. `b` has the batch sizes of `a`, and is a matrix, or a
-    vector where its rank is one less. A singular matrix gives infinities or NaN."""
+    """x with a x = b for each square matrix, by elimination with partial pivoting. `b` has the batch sizes of `a`, and is a
+    matrix, or a vector where its rank is one less. A singular matrix gives infinities or NaN."""
 
     __slots__ = ()
     name = "hl.solve"
@@ -191,8 +201,8 @@ class InverseOp(Operation):
 
 
 class DetOp(Operation):
-    """The determinant of each square matrix, by elimination with partial pivoting; 1 for an empty one. Its derivative is right where the
-    rank lacks at most one."""
+    """The determinant of each square matrix, by elimination with partial pivoting; 1 for an empty one. Its derivative is
+    right where the rank lacks at most one."""
 
     __slots__ = ()
     name = "hl.det"

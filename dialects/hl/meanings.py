@@ -1,4 +1,5 @@
-"""NumPy meanings of elementwise `hl` ops that are more than one NumPy call. `np` is numpy; arrays come in their accumulation dtype.
+"""NumPy meanings of elementwise `hl` ops that are more than one NumPy call. `np` is numpy; arrays come in their accumulation
+dtype.
 
 They are written for accuracy in every range, and apart from the decompositions, which are tested against them.
 """

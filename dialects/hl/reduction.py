@@ -1,6 +1,7 @@
 """`hl` ops that combine elements along axes: `axes` absent means all of them, `keepdims` leaves each as size 1.
 
-16-bit floats are summed in f32. Over no elements a reduction gives its identity (0, 1, -inf …); mean, variance and std give NaN.
+16-bit floats are summed in f32. Over no elements a reduction gives its identity (0, 1, -inf …); mean, variance and std give
+NaN.
 """
 
 from __future__ import annotations
@@ -9,8 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, BOOL_TENSOR, FLOAT_TENSOR, NUMBER_TENSOR, Constraint, check_axes, check_axis
-from gradopt.dialects.constraints import sentence, tensor_type
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    BOOL_TENSOR,
+    FLOAT_TENSOR,
+    NUMBER_TENSOR,
+    Constraint,
+    check_axes,
+    check_axis,
+    sentence,
+    tensor_type,
+)
 from gradopt.dialects.prim.reduction import identity_of
 from gradopt.ir.declare import BOOLEAN, FLOAT, INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result
 from gradopt.ir.operation import Operation
@@ -72,9 +82,11 @@ PLAIN: dict[str, tuple[str, Constraint, Callable[..., Array]]] = {
     "prod": ("the product; integers wrap. Its derivative never divides by x", NUMBER_TENSOR,
              lambda np, x, how: np.prod(x, dtype=x.dtype, **how)),
     "mean": ("the sum divided by the number of elements", FLOAT_TENSOR, lambda np, x, how: np.mean(x, **how)),
-    "variance": ("the mean of the squared distances from the mean (of the population: nothing is taken off the count)", FLOAT_TENSOR,
+    "variance": ("the mean of the squared distances from the mean (of the population: nothing is taken off the count)",
+                 FLOAT_TENSOR,
                  lambda np, x, how: np.var(x, **how)),
-    "std": ("the root of the variance; its derivative is 0 where all elements are equal", FLOAT_TENSOR, lambda np, x, how: np.std(x, **how)),
+    "std": ("the root of the variance; its derivative is 0 where all elements are equal", FLOAT_TENSOR, lambda np, x,
+            how: np.std(x, **how)),
     "max": ("the largest; NaN where any is NaN. A tie splits the cotangent evenly", NUMBER_TENSOR, _extreme("max")),
     "min": ("the smallest; NaN where any is NaN. A tie splits the cotangent evenly", NUMBER_TENSOR, _extreme("min")),
     "logsumexp": ("log(sum(e**x)) without overflow; -inf, with derivative 0, where all are -inf", FLOAT_TENSOR, _logsumexp),
@@ -108,7 +120,8 @@ class NormOp(Reduction):
     def evaluate(self, x: Array) -> Array:
         import numpy as np
 
-        size, how = np.abs(widen(x)), {"axis": tuple(self.normal_axes), "keepdims": self.keepdims}
+        size = np.abs(widen(x))
+        how: dict[str, Any] = {"axis": tuple(self.normal_axes), "keepdims": self.keepdims}
         if self.ord == np.inf:
             found = np.max(size, initial=size.dtype.type(0), **how)
         else:
@@ -117,8 +130,8 @@ class NormOp(Reduction):
 
 
 class ArgReduction(Operation):
-    """Base: the index (i64) of the first extreme element along `axis`, of all elements in row-major order where that is absent; the
-    first NaN wins."""
+    """Base: the index (i64) of the first extreme element along `axis`, of all elements in row-major order where that is
+    absent; the first NaN wins."""
 
     __slots__ = ()
     x = operand(NUMBER_TENSOR)

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradopt.dialects.arrays import Array
-from gradopt.dialects.constraints import ANY_TENSOR, NUMBER_TENSOR, SCALAR_I64, check_axes, check_axis, shape_text, tensor_type
-from gradopt.dialects.constraints import merge_size
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    NUMBER_TENSOR,
+    SCALAR_I64,
+    check_axes,
+    check_axis,
+    merge_size,
+    shape_text,
+    tensor_type,
+)
 from gradopt.dialects.hl.neural.common import run_time_shape
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.dialects.prim.shape import ReshapeOp as PrimReshapeOp
@@ -134,7 +142,8 @@ class PermuteDimsOp(Operation):
 def check_broadcast(small: TensorType, large: TensorType, what: str) -> None:
     """Raises InvalidOperation unless the shape of `small` broadcasts to that of `large`."""
     offset = large.rank - small.rank
-    if offset < 0 or any(size != 1 and provably_different(size, large.dims[offset + axis]) for axis, size in enumerate(small.dims)):
+    if offset < 0 or any(size != 1 and provably_different(size, large.dims[offset + axis])
+                         for axis, size in enumerate(small.dims)):
         raise InvalidOperation(f"{what}: shape {shape_text(small)} does not broadcast to {shape_text(large)}")
 
 
@@ -178,7 +187,6 @@ class CollapseSumToOp(Operation):
 
     def evaluate(self, x: Array, *sizes: Array) -> Array:
         import numpy as np
-
         from gradopt.dialects.arrays import widen
 
         shape = run_time_shape(self, tensor_type(self.results[0]), (x,), sizes)
@@ -330,7 +338,8 @@ class RollOp(Operation):
 
 
 class TileOp(Operation):
-    """`x` put side by side `repeats[i]` times along axis i. Fewer repeats than axes count from the last axis, more add leading axes."""
+    """`x` put side by side `repeats[i]` times along axis i. Fewer repeats than axes count from the last axis, more add
+    leading axes."""
 
     __slots__ = ()
     name = "hl.tile"

@@ -16,7 +16,8 @@ FAR = -(1 << 31)  # along a dynamic axis an `end` below this, with a negative st
 
 
 def slice_range(size: Size, begin: int, end: int, stride: int) -> tuple[int, int]:
-    """(low, high) in the terms of prim.slice of the elements that a NumPy slice begin:end:stride picks from, whatever its direction.
+    """(low, high) in the terms of prim.slice of the elements that a NumPy slice begin:end:stride picks from, whatever its
+    direction.
 
     On a static axis the bounds are clamped. On a dynamic one a negative bound counts from the end and END is the end."""
     if isinstance(size, int):
@@ -45,8 +46,9 @@ def slice_count(size: Size, begin: int, end: int, stride: int) -> Size:
 class Slicing(Operation):
     """Base: begin, end and stride an axis, as in NumPy.
 
-    Negative bounds count from the end, bounds outside are clamped, strides may be negative; an `end` of 9223372036854775807 is the end, and
-    with a negative stride -9223372036854775808 includes the first element. Along a dynamic axis the bounds must lie inside.
+    Negative bounds count from the end, bounds outside are clamped, strides may be negative; an `end` of 9223372036854775807
+    is the end, and with a negative stride -9223372036854775808 includes the first element. Along a dynamic axis the bounds
+    must lie inside.
     """
 
     __slots__ = ()
@@ -124,8 +126,8 @@ class DynamicUpdateSliceOp(PrimDynamicUpdateSliceOp):
 
 
 class PadOp(Operation):
-    """`x` with `low[i]` elements before and `high[i]` behind axis i: copies of `value`, of the elements beside the edge in reverse order
-    ("reflect"), or of the edge ("edge"). With "constant" a negative number cuts off."""
+    """`x` with `low[i]` elements before and `high[i]` behind axis i: copies of `value`, of the elements beside the edge in
+    reverse order ("reflect"), or of the edge ("edge"). With "constant" a negative number cuts off."""
 
     __slots__ = ()
     name = "hl.pad"
@@ -172,4 +174,4 @@ class PadOp(Operation):
         width = [(max(low, 0), max(high, 0)) for low, high in zip(self.low, self.high)]
         if self.mode == "constant":
             return np.pad(x[cut], width, constant_values=x.dtype.type(self.value))
-        return np.pad(x, width, mode=self.mode)
+        return np.pad(x, width, mode=self.mode)  # type: ignore[call-overload]

@@ -1,7 +1,7 @@
 """Gaussian elimination with partial pivoting, for a stack of matrices, as a `prim.scan` over the columns.
 
-The loop is differentiable at any order: the choice of a pivot is a matter of integers. A pivot of 0 (a singular matrix) is divided by in
-`eliminate`, so that its result is infinite or NaN, and by 1 in `pivot_product`, whose result is 0 all the same.
+The loop is differentiable at any order: the choice of a pivot is a matter of integers. A pivot of 0 (a singular matrix) is
+divided by in `eliminate`, so that its result is infinite or NaN, and by 1 in `pivot_product`, whose result is 0 all the same.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from gradopt.ir.types import I64
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.loops import build_scan
 from gradopt.lowering.building import expand_axes, expand_like, full_like, iota_like, reduce_sum, scalar, zeros_like
+
+Carries = tuple[Sequence[Value], Sequence[Value]]
 
 __all__ = ["eliminate", "pivot_product"]
 
@@ -40,7 +42,7 @@ def _row(b: Builder, matrix: Value, chosen: Value) -> Value:
 def _put_row(b: Builder, matrix: Value, chosen: Value, row: Value) -> Value:
     """The matrix with the marked row replaced."""
     rank = tensor_type(matrix).rank
-    return b.prim.select(expand_axes(b, chosen, matrix, [rank - 1]), expand_axes(b, row, matrix, [rank - 2]), matrix)  # type: ignore[no-any-return]
+    return b.prim.select(expand_axes(b, chosen, matrix, [rank - 1]), expand_axes(b, row, matrix, [rank - 2]), matrix)
 
 
 class _Step:
@@ -67,13 +69,14 @@ class _Step:
         self.below = moved
 
     def clear(self, b: Builder, divisor: Value, mask: Value) -> Value:
-        """The matrix with multiples of the pivot's row taken from the rows that `mask` marks, so that their column becomes 0."""
+        """The matrix with multiples of the pivot's row taken from the rows that `mask` marks, so that their column becomes
+        0."""
         rank = tensor_type(self.matrix).rank
         factor = b.prim.div(self.below, expand_axes(b, divisor, self.below, [rank - 2]))
         factor = b.prim.select(mask, factor, zeros_like(b, factor))
         spread = b.prim.mul(expand_axes(b, factor, self.matrix, [rank - 1]), expand_axes(b, self.row, self.matrix, [rank - 2]))
         changed = b.prim.sub(self.matrix, spread)
-        return b.prim.select(expand_axes(b, mask, self.matrix, [rank - 1]), changed, self.matrix)  # type: ignore[no-any-return]
+        return b.prim.select(expand_axes(b, mask, self.matrix, [rank - 1]), changed, self.matrix)
 
 
 def _moved(b: Builder, column: Value, chosen: Value, at: Value, pivot: Value) -> Value:
@@ -81,7 +84,7 @@ def _moved(b: Builder, column: Value, chosen: Value, at: Value, pivot: Value) ->
     rank = tensor_type(column).rank
     other = reduce_sum(b, b.prim.select(at, column, zeros_like(b, column)), [rank - 1])
     first = b.prim.select(chosen, expand_axes(b, other, column, [rank - 1]), column)
-    return b.prim.select(at, expand_axes(b, pivot, column, [rank - 1]), first)  # type: ignore[no-any-return]
+    return b.prim.select(at, expand_axes(b, pivot, column, [rank - 1]), first)
 
 
 def eliminate(b: Builder, a: Value, right: Value) -> Value:
@@ -91,7 +94,7 @@ def eliminate(b: Builder, a: Value, right: Value) -> Value:
     order, rank = _order(b, a), tensor_type(a).rank
     joined = b.prim.concat(a, right, axis=rank - 1)
     if order:
-        def body(inner: Builder, carry: Sequence[Value], _: Sequence[Value], __: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        def body(inner: Builder, carry: Sequence[Value], _: Sequence[Value], __: Sequence[Value]) -> Carries:
             matrix, index = carry
             step = _Step(inner, matrix, index)
             changed = step.clear(inner, step.pivot, inner.prim.not_(step.at))
@@ -99,7 +102,7 @@ def eliminate(b: Builder, a: Value, right: Value) -> Value:
             return [_put_row(inner, changed, step.at, scaled), inner.prim.add(index, scalar(inner, 1, I64))], []
 
         joined = build_scan(b, order, [joined, scalar(b, 0, I64)], [], [], body).results[0]
-    return b.prim.slice(joined, begin=[*[0] * (rank - 1), order], end=[END] * rank, strides=[1] * rank)  # type: ignore[no-any-return]
+    return b.prim.slice(joined, begin=[*[0] * (rank - 1), order], end=[END] * rank, strides=[1] * rank)
 
 
 def pivot_product(b: Builder, a: Value) -> Value:
@@ -111,7 +114,7 @@ def pivot_product(b: Builder, a: Value) -> Value:
     if not order:
         return one
 
-    def body(inner: Builder, carry: Sequence[Value], _: Sequence[Value], __: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+    def body(inner: Builder, carry: Sequence[Value], _: Sequence[Value], __: Sequence[Value]) -> Carries:
         matrix, index, product = carry
         step = _Step(inner, matrix, index)
         zero = inner.prim.cmp(step.pivot, zeros_like(inner, step.pivot), predicate="eq")

@@ -49,17 +49,17 @@ def constant_times(b: Builder, x: Value, factor: float) -> Value:
 def compare(b: Builder, x: Value, predicate: str, value: float | int | Value) -> Value:
     """x compared with a number, or with another value of its type."""
     other = value if isinstance(value, Value) else full_like(b, x, value)
-    return b.prim.cmp(x, other, predicate=predicate)  # type: ignore[no-any-return]
+    return b.prim.cmp(x, other, predicate=predicate)
 
 
 def select_constant(b: Builder, cond: Value, number: float | int, x: Value) -> Value:
     """`number` where `cond` is true, x elsewhere."""
-    return b.prim.select(cond, full_like(b, x, number), x)  # type: ignore[no-any-return]
+    return b.prim.select(cond, full_like(b, x, number), x)
 
 
 def zero_where(b: Builder, keep: Value, x: Value) -> Value:
     """x where `keep` is true, 0 elsewhere."""
-    return b.prim.select(keep, x, full_like(b, x, 0))  # type: ignore[no-any-return]
+    return b.prim.select(keep, x, full_like(b, x, 0))
 
 
 def absolute_below(b: Builder, x: Value, bound: float) -> Value:

@@ -83,7 +83,8 @@ class DecomposePass(Pass):
             if operation_class(name) is None:
                 dialect = find_dialect(name.split(".", 1)[0])
                 known = [] if dialect is None else list(dialect.operations)
-                raise GradoptError.at(root.location, f"option 'preserve' names '{name}', which no dialect declares" + near_miss(name, known))
+                raise GradoptError.at(root.location, f"option 'preserve' names '{name}', which no dialect declares"
+                                      + near_miss(name, known))
             kept.add(name)
         return frozenset(kept)
 

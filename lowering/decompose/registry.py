@@ -5,23 +5,23 @@
         '''select(x <= 0, 0, x).'''
         return b.prim.select(…)
 
-A rule builds simpler operations through `b` (`prim`, or `hl` and `bwd` ops, which are decomposed in their turn) and returns one value a
-result. It never changes `op`. New operations get the location of `op`, fused with the pass's name, by themselves; a value whose type
-says less or more of its sizes than the result's gets a `prim.shape_cast`.
+A rule builds simpler operations through `b` (`prim`, or `hl` and `bwd` ops, which are decomposed in their turn) and returns
+one value a result. It never changes `op`. New operations get the location of `op`, fused with the pass's name, by
+themselves; a value whose type says less or more of its sizes than the result's gets a `prim.shape_cast`.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
-from typing import Any, Callable, TypeAlias, TypeVar, Union
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from gradopt.ir.values import Value
 
 __all__ = ["PRESERVED_BY_DEFAULT", "Decomposition", "decomposition", "find_decomposition"]
 
-Decomposition: TypeAlias = Callable[..., Union[Value, Sequence[Value]]]
+Decomposition: TypeAlias = Callable[..., Value | Sequence[Value]]
 RuleFunction = TypeVar("RuleFunction", bound=Callable[..., Any])
 
 # what `preserve=default` names: the ops that have a kernel of their own because prim cannot be fused into it
@@ -32,7 +32,8 @@ _loaded = False
 
 
 def decomposition(*names: str) -> Callable[[RuleFunction], RuleFunction]:
-    """Registers `rule(builder, op)` for the operations with these full names. Raises ValueError where one has a rule already."""
+    """Registers `rule(builder, op)` for the operations with these full names. Raises ValueError where one has a rule
+    already."""
     def decorate(function: RuleFunction) -> RuleFunction:
         for name in names:
             if name in _RULES:

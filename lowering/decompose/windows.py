@@ -43,7 +43,7 @@ def window_of(op: Any) -> Window:
 def convolve(b: Builder, x: Value, w: Value, window: Window) -> Value:
     """The forward convolution."""
     ones = [1] * len(window.strides)
-    return b.prim.conv(x, w, strides=window.strides, padding=window.padding, lhs_dilation=ones,  # type: ignore[no-any-return]
+    return b.prim.conv(x, w, strides=window.strides, padding=window.padding, lhs_dilation=ones,
                        rhs_dilation=window.dilation, groups=window.groups)
 
 
@@ -55,8 +55,8 @@ def first_of(b: Builder, x: Value, axis: int, extent: Extent) -> Value:
             return x
         end = [END if not isinstance(size, int) else size for size in type.dims]
         end[axis] = extent.size
-        return b.prim.slice(x, begin=[0] * type.rank, end=end, strides=[1] * type.rank)  # type: ignore[no-any-return]
-    return b.prim.gather(x, iota(b, [extent], 0), axis=axis, mode="fast")  # type: ignore[no-any-return]
+        return b.prim.slice(x, begin=[0] * type.rank, end=end, strides=[1] * type.rank)
+    return b.prim.gather(x, iota(b, [extent], 0), axis=axis, mode="fast")
 
 
 def static_kernel(op: Any, sizes: Sequence[Size]) -> list[int]:
@@ -93,7 +93,7 @@ def adjoint_input(b: Builder, op: Any, dy: Value, w: Value, extents: Sequence[Ex
                      rhs_dilation=window.dilation, groups=window.groups)
     for axis in cut:
         dx = first_of(b, dx, axis + 2, extents[axis])
-    return dx  # type: ignore[no-any-return]
+    return dx
 
 
 def swap_channels(b: Builder, w: Value, groups: int) -> Value:

@@ -1,4 +1,5 @@
-"""Scalar operations on index values, folded into index expressions: sums, products with numbers, divisions, comparisons that ranges decide."""
+"""Scalar operations on index values, folded into index expressions: sums, products with numbers, divisions, comparisons that ranges
+decide."""
 
 from __future__ import annotations
 

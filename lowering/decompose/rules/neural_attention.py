@@ -124,7 +124,7 @@ class Heads:
 
 def dot(b: Builder, x: Value, y: Value, contract: tuple[list[int], list[int]]) -> Value:
     """A product for each batch and key head."""
-    return b.prim.dot(x, y, lhs_batch=[0, 1], rhs_batch=[0, 1], lhs_contract=contract[0], rhs_contract=contract[1])  # type: ignore[no-any-return]
+    return b.prim.dot(x, y, lhs_batch=[0, 1], rhs_batch=[0, 1], lhs_contract=contract[0], rhs_contract=contract[1])
 
 
 class Scores:
@@ -154,7 +154,7 @@ class Scores:
         weight = self.kept(b, b.prim.exp(b.prim.sub(scores, expand_axes(b, largest, scores, [KEYS]))))
         total = reduce_sum(b, weight, [KEYS])
         total = select_constant(b, compare(b, total, "eq", 0), 1, total)
-        return b.prim.div(weight, expand_axes(b, total, scores, [KEYS]))  # type: ignore[no-any-return]
+        return b.prim.div(weight, expand_axes(b, total, scores, [KEYS]))
 
     def kept(self, b: Builder, x: Value) -> Value:
         """x, 0 where a key is cut off."""
@@ -223,7 +223,7 @@ class Pairs:
         type = tensor_type(x)
         whole = [size if isinstance(size, int) else END for size in type.dims[:-1]]
         rank = type.rank
-        return self.b.prim.slice(x, begin=[0] * (rank - 1) + [begin], end=[*whole, end],  # type: ignore[no-any-return]
+        return self.b.prim.slice(x, begin=[0] * (rank - 1) + [begin], end=[*whole, end],
                                  strides=[1] * (rank - 1) + [stride])
 
     def table(self, table: Value, like: Value) -> Value:
@@ -250,7 +250,7 @@ def rope(b: Builder, op: Any) -> Value:
     """(a cos - b sin, b cos + a sin), with the opposite angle for the adjoint."""
     x = op.operands[0]
     if op.n_rot == 0:
-        return x  # type: ignore[no-any-return]
+        return x
     pairs = Pairs(b, op)
     first, second, rest = pairs.split(x)
     cos, sin = pairs.table(op.cos, first), pairs.table(op.sin, first)

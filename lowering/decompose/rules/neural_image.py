@@ -72,7 +72,7 @@ class Sampling:
         """m0 * column + m1 * row + m2 of a line of each matrix."""
         b = self.b
         entries = [self.entry(matrix, line, position) for position in range(3)]
-        return b.prim.add(b.prim.add(b.prim.mul(entries[0], self.column), b.prim.mul(entries[1], self.row)), entries[2])  # type: ignore[no-any-return]
+        return b.prim.add(b.prim.add(b.prim.mul(entries[0], self.column), b.prim.mul(entries[1], self.row)), entries[2])
 
     def entry(self, matrix: Value, line: int, position: int) -> Value:
         """One entry of each matrix at every point."""
@@ -157,19 +157,19 @@ class Sampling:
         """index mod size, never negative."""
         b = self.b
         rest = b.prim.rem(index, size)
-        return b.prim.select(compare(b, rest, "lt", 0), b.prim.add(rest, size), rest)  # type: ignore[no-any-return]
+        return b.prim.select(compare(b, rest, "lt", 0), b.prim.add(rest, size), rest)
 
     def vectors(self, row: Tap, column: Tap) -> Value:
         """The index vectors (n, row, column) of a sample: i64 [N, Ho, Wo, 3]."""
         b = self.b
         parts = [iota_like(b, row.index, 0), row.index, column.index]
-        return b.prim.concat(*(reshape(b, part, [*self.points, *static(b, 1)]) for part in parts), axis=3)  # type: ignore[no-any-return]
+        return b.prim.concat(*(reshape(b, part, [*self.points, *static(b, 1)]) for part in parts), axis=3)
 
     def inside(self, row: Tap, column: Tap) -> Value | None:
         """Whether a sample is a pixel at all; None: always."""
         if row.inside is None or column.inside is None:
             return None
-        return self.b.prim.and_(row.inside, column.inside)  # type: ignore[no-any-return]
+        return self.b.prim.and_(row.inside, column.inside)
 
     def over_channels(self, x: Value) -> Value:
         """A value for each point, for each of its channels."""
@@ -181,8 +181,8 @@ class Sampling:
         found = b.prim.gather_nd(image, self.vectors(row, column), mode="fast")
         inside = self.inside(row, column)
         if inside is None:
-            return found  # type: ignore[no-any-return]
-        return b.prim.select(self.over_channels(inside), found, full_like(b, found, self.op.border_value))  # type: ignore[no-any-return]
+            return found
+        return b.prim.select(self.over_channels(inside), found, full_like(b, found, self.op.border_value))
 
     def pairs(self) -> list[tuple[Tap, Tap]]:
         """Every sample."""

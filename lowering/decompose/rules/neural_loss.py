@@ -38,7 +38,7 @@ def check_labels(b: Builder, op: Any, labels: Value, values: Value, axis: int, k
 
 def hits(b: Builder, labels: Value, values: Value, axis: int) -> Value:
     """i1 in the shape of `values`: whether the class along `axis` is the label."""
-    return b.prim.cmp(iota_like(b, values, axis), expand_axes(b, labels, values, [axis]), predicate="eq")  # type: ignore[no-any-return]
+    return b.prim.cmp(iota_like(b, values, axis), expand_axes(b, labels, values, [axis]), predicate="eq")
 
 
 def shifted_by_maximum(b: Builder, x: Value, axis: int) -> Value:
@@ -46,7 +46,7 @@ def shifted_by_maximum(b: Builder, x: Value, axis: int) -> Value:
     largest = b.prim.reduce(x, kind="max", axes=[axis])
     finite = zero_where(b, absolute_below(b, largest, math.inf), largest)
     # a NaN maximum is not subtracted; the row holds the NaN itself
-    return b.prim.sub(x, expand_axes(b, b.prim.stop_gradient(finite), x, [axis]))  # type: ignore[no-any-return]
+    return b.prim.sub(x, expand_axes(b, b.prim.stop_gradient(finite), x, [axis]))
 
 
 @decomposition("hl.softmax_cross_entropy")

@@ -31,7 +31,7 @@ def lying(b: Builder, vector: Value, like: Value, axis: int) -> Value:
 
 def rate_of(b: Builder, variance: Value, eps: float) -> Value:
     """1 / sqrt(variance + eps)."""
-    return b.prim.rsqrt(b.prim.add(variance, full_like(b, variance, eps)))  # type: ignore[no-any-return]
+    return b.prim.rsqrt(b.prim.add(variance, full_like(b, variance, eps)))
 
 
 def normalise(b: Builder, x: Value, axes: Sequence[int], eps: float, centre: bool = True) -> tuple[Value, Value]:
@@ -165,7 +165,7 @@ def channel_statistics(b: Builder, x: Value, axes: Sequence[int]) -> tuple[Value
 def bessel(b: Builder, x: Value, axes: Sequence[int], like: Value) -> Value:
     """max(count - 1, 1) in the shape of `like`."""
     one = full_like(b, like, 1)
-    return b.prim.max(b.prim.sub(count_like(b, x, axes, like), one), one)  # type: ignore[no-any-return]
+    return b.prim.max(b.prim.sub(count_like(b, x, axes, like), one), one)
 
 
 @decomposition("hl.batch_norm")

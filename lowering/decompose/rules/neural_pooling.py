@@ -52,7 +52,7 @@ class Windows:
         steps = iota(b, shape, 1)
         spread = b.prim.add(b.prim.mul(starts, full_like(b, starts, op.strides[axis])),
                             b.prim.mul(steps, full_like(b, steps, op.dilation[axis])))
-        return b.prim.sub(spread, full_like(b, spread, op.padding[axis][0]))  # type: ignore[no-any-return]
+        return b.prim.sub(spread, full_like(b, spread, op.padding[axis][0]))
 
     def below(self, reads: Value, axis: int, beyond: int = 0) -> Value:
         """Which positions are less than the image's size plus `beyond`."""
@@ -62,7 +62,7 @@ class Windows:
     def inside(self, axis: int) -> Value:
         """Which elements of each window are in the image: i1 [count, pool size]."""
         reads = self.reads(axis)
-        return self.b.prim.and_(compare(self.b, reads, "ge", 0), self.below(reads, axis))  # type: ignore[no-any-return]
+        return self.b.prim.and_(compare(self.b, reads, "ge", 0), self.below(reads, axis))
 
     def always_inside(self) -> bool:
         """True where no window can reach outside."""
@@ -162,7 +162,7 @@ class Maximum:
             return reads
         b = self.b
         last = expand_like(b, (self.windows.image[axis + 2] + -1).value, reads)
-        return b.prim.max(b.prim.min(reads, last), full_like(b, reads, 0))  # type: ignore[no-any-return]
+        return b.prim.max(b.prim.min(reads, last), full_like(b, reads, 0))
 
     def first_inside(self, candidates: Value, inside: Value) -> Value:
         """The first maximum; where all candidates are -inf, the first element that is inside."""
@@ -172,7 +172,7 @@ class Maximum:
         counted = b.prim.cast(inside, result_types=[tensor_type(inside).with_element(I64)])
         first = expand(b, b.prim.arg_reduce(counted, kind="max", axis=2), self.windows.result, [0, 1])
         self.found = expand(b, b.prim.reduce(inside, kind="or", axes=[2]), self.windows.result, [0, 1])
-        return b.prim.select(lowest, first, best)  # type: ignore[no-any-return]
+        return b.prim.select(lowest, first, best)
 
     def flat_place(self, index: Value) -> Value:
         """((n C + c) H + h) W + w for an index h' kw + w' into each window."""

@@ -41,7 +41,7 @@ def step_of(b: Builder, op: Any, x: Value) -> Value:
 
 def limited(b: Builder, x: Value, bound: float) -> Value:
     """x in [-bound, bound]; NaN stays."""
-    return b.prim.max(b.prim.min(x, full_like(b, x, bound)), full_like(b, x, -bound))  # type: ignore[no-any-return]
+    return b.prim.max(b.prim.min(x, full_like(b, x, bound)), full_like(b, x, -bound))
 
 
 @decomposition("hl.fake_quantize")
@@ -62,7 +62,7 @@ def straight_through(b: Builder, op: Any, x: Value, step: Value, level: Value) -
     if op.ste == "clipped":
         return zero_where(b, compare(b, b.prim.abs(level), "le", op.largest), x)
     if op.ste == "tanh":
-        return b.prim.mul(step, b.prim.tanh(b.prim.div(x, step)))  # type: ignore[no-any-return]
+        return b.prim.mul(step, b.prim.tanh(b.prim.div(x, step)))
     if op.ste == "hard_tanh":  # x - x |x| / (2 bound) has the derivative 1 - |x| / bound
         bound = constant_times(b, step, op.largest)
         bend = b.prim.div(b.prim.mul(x, b.prim.abs(x)), constant_times(b, bound, 2))
@@ -74,7 +74,7 @@ def straight_through(b: Builder, op: Any, x: Value, step: Value, level: Value) -
 def fake_quantize_backward(b: Builder, op: Any) -> Value:
     """dy times the straight-through factor."""
     if op.ste == "identity":
-        return op.dy  # type: ignore[no-any-return]
+        return op.dy
     x, dy = wide(b, op.x), wide(b, op.dy)
     step, element = step_of(b, op, x), tensor_type(op.x).element
     if op.ste == "clipped":

@@ -13,12 +13,29 @@ from gradopt.ir.builder import Builder
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.context import Context
 from gradopt.lowering.autodiff.cumulative_product import cumulative_product_cotangent
-from gradopt.lowering.building import broadcast_all, broadcast_to, cast_to, expand_axes, full_like, reduce_sum, reshape_to
-from gradopt.lowering.building import result_extents, scalar
+from gradopt.lowering.building import (
+    broadcast_all,
+    broadcast_to,
+    cast_to,
+    expand_axes,
+    full_like,
+    reduce_sum,
+    reshape_to,
+    result_extents,
+    scalar,
+)
 from gradopt.lowering.decompose.extents import extents_of, permute
 from gradopt.lowering.decompose.neural import compare, constant_times, product_of, select_constant, wide
 from gradopt.lowering.decompose.registry import decomposition
-from gradopt.lowering.decompose.rules.tensor_elementwise import bounded, falling, gated, gelu_argument, mish_gate, plus, sigmoid_of
+from gradopt.lowering.decompose.rules.tensor_elementwise import (
+    bounded,
+    falling,
+    gated,
+    gelu_argument,
+    mish_gate,
+    plus,
+    sigmoid_of,
+)
 from gradopt.lowering.decompose.rules.tensor_indexing import flattened, grid_vectors, index_vectors, with_axis
 
 Slope = Callable[[Builder, Value, Any], Value]
@@ -34,20 +51,20 @@ def sigmoid_slope(b: Builder, x: Value) -> Value:
     """e / (1 + e)**2 with e = e**-|x|."""
     _, small = falling(b, x)
     total = plus(b, small, 1)
-    return b.prim.div(small, b.prim.mul(total, total))  # type: ignore[no-any-return]
+    return b.prim.div(small, b.prim.mul(total, total))
 
 
 def tanh_slope(b: Builder, x: Value, op: Any) -> Value:
     """1 - tanh(x)**2."""
     y = b.prim.tanh(x)
-    return b.prim.sub(full_like(b, x, 1), b.prim.mul(y, y))  # type: ignore[no-any-return]
+    return b.prim.sub(full_like(b, x, 1), b.prim.mul(y, y))
 
 
 def gelu_slope(b: Builder, x: Value, op: Any) -> Value:
     """Phi(x) + x phi(x)."""
     below = constant_times(b, b.prim.erfc(constant_times(b, x, -math.sqrt(0.5))), 0.5)
     density = constant_times(b, b.prim.exp(constant_times(b, b.prim.mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
-    return b.prim.add(below, gated(b, x, density))  # type: ignore[no-any-return]
+    return b.prim.add(below, gated(b, x, density))
 
 
 def gelu_tanh_slope(b: Builder, x: Value, op: Any) -> Value:
@@ -56,19 +73,19 @@ def gelu_tanh_slope(b: Builder, x: Value, op: Any) -> Value:
     limited = bounded(b, x, full_like(b, x, -100), full_like(b, x, 100))
     rate = plus(b, constant_times(b, b.prim.mul(limited, limited), 3 * GELU_CUBIC), 1)
     slope = b.prim.mul(sigmoid_slope(b, inner), constant_times(b, rate, 2 * GELU_SLOPE))
-    return b.prim.add(sigmoid_of(b, inner), gated(b, x, slope))  # type: ignore[no-any-return]
+    return b.prim.add(sigmoid_of(b, inner), gated(b, x, slope))
 
 
 def silu_slope(b: Builder, x: Value, op: Any) -> Value:
     """s + x s (1 - s) with s = sigmoid(x)."""
-    return b.prim.add(sigmoid_of(b, x), gated(b, x, sigmoid_slope(b, x)))  # type: ignore[no-any-return]
+    return b.prim.add(sigmoid_of(b, x), gated(b, x, sigmoid_slope(b, x)))
 
 
 def mish_slope(b: Builder, x: Value, op: Any) -> Value:
     """g + x (1 - g**2) sigmoid(x) with g = tanh(softplus(x))."""
     gate = mish_gate(b, x)
     rest = b.prim.sub(full_like(b, x, 1), b.prim.mul(gate, gate))
-    return b.prim.add(gate, gated(b, x, b.prim.mul(rest, sigmoid_of(b, x))))  # type: ignore[no-any-return]
+    return b.prim.add(gate, gated(b, x, b.prim.mul(rest, sigmoid_of(b, x))))
 
 
 def softplus_slope(b: Builder, x: Value, op: Any) -> Value:
@@ -82,7 +99,7 @@ def exponential_slope(b: Builder, x: Value, factor: float, width: float) -> Valu
     below = compare(b, x, "le", 0)
     low = b.prim.select(below, x, full_like(b, x, 0))
     curve = b.prim.exp(low if width == 1 else b.prim.div(low, full_like(b, x, width)))
-    return b.prim.select(below, constant_times(b, curve, factor), full_like(b, x, 1))  # type: ignore[no-any-return]
+    return b.prim.select(below, constant_times(b, curve, factor), full_like(b, x, 1))
 
 
 def inside(b: Builder, x: Value, low: float, high: float, slope: float = 1.0) -> Value:
@@ -129,9 +146,10 @@ def activation(b: Builder, op: Any) -> Value:
 def softmax(b: Builder, op: Any) -> Value:
     """dy y - y sum(dy y)."""
     y, axis = wide(b, op.y), op.normal_axis
-    weighted = product_of(b, op.masked)(wide(b, op.dy), y)
+    times = product_of(b, op.masked)
+    weighted = times(wide(b, op.dy), y)
     total = expand_axes(b, reduce_sum(b, weighted, [axis]), y, [axis])
-    return cast_to(b, b.prim.sub(weighted, b.prim.mul(y, total)), tensor_type(op.y).element)
+    return cast_to(b, b.prim.sub(weighted, times(y, total)), tensor_type(op.y).element)
 
 
 @decomposition("bwd.log_softmax")
@@ -148,7 +166,7 @@ def cumsum(b: Builder, op: Any) -> Value:
     target = tensor_type(op.results[0])
     axis = 0 if op.axis is None else op.axis % target.rank
     total = b.prim.cumulative(op.dy, kind="sum", axis=axis, exclusive=op.exclusive, reverse=not op.reverse)
-    return reshape_to(b, total, result_extents(b, op)) if op.axis is None else total  # type: ignore[no-any-return]
+    return reshape_to(b, total, result_extents(b, op)) if op.axis is None else total
 
 
 @decomposition("bwd.cumprod")
@@ -177,7 +195,7 @@ def take(b: Builder, op: Any) -> Value:
     if op.axis is None:
         found = b.prim.scatter(flattened(b, out), op.indices, op.dy, axis=0, kind="add", mode=op.mode)
         return reshape_to(b, found, result_extents(b, op))
-    return b.prim.scatter(out, op.indices, op.dy, axis=op.axis % tensor_type(out).rank, kind="add", mode=op.mode)  # type: ignore[no-any-return]
+    return b.prim.scatter(out, op.indices, op.dy, axis=op.axis % tensor_type(out).rank, kind="add", mode=op.mode)
 
 
 @decomposition("bwd.put_along_axis")
@@ -185,7 +203,7 @@ def put_along_axis(b: Builder, op: Any) -> Value:
     """prim.scatter_nd."""
     out = zeros(b, op)
     places = grid_vectors(b, op.indices, op.axis % tensor_type(out).rank)
-    return b.prim.scatter_nd(out, places, op.dy, kind="add", mode=op.mode)  # type: ignore[no-any-return]
+    return b.prim.scatter_nd(out, places, op.dy, kind="add", mode=op.mode)
 
 
 @decomposition("bwd.indexing_one_hot")
@@ -193,7 +211,7 @@ def indexing_one_hot(b: Builder, op: Any) -> Value:
     """prim.scatter_nd with one index a row."""
     out = zeros(b, op)
     axis = op.axis % tensor_type(out).rank
-    return b.prim.scatter_nd(out, grid_vectors(b, with_axis(b, op.index, axis), axis), op.dy, kind="add")  # type: ignore[no-any-return]
+    return b.prim.scatter_nd(out, grid_vectors(b, with_axis(b, op.index, axis), axis), op.dy, kind="add")
 
 
 @decomposition("bwd.take_multi")

@@ -29,20 +29,20 @@ def running(b: Builder, op: Any) -> Value:
     x = flattened(b, op.x) if op.axis is None else op.x
     axis = 0 if op.axis is None else op.axis % tensor_type(x).rank
     kind = op.name.removeprefix("hl.cum")
-    return b.prim.cumulative(x, kind=kind, axis=axis, exclusive=op.exclusive, reverse=op.reverse)  # type: ignore[no-any-return]
+    return b.prim.cumulative(x, kind=kind, axis=axis, exclusive=op.exclusive, reverse=op.reverse)
 
 
 @decomposition("hl.cummax", "hl.cummin")
 def running_extreme(b: Builder, op: Any) -> Value:
     """prim.cumulative."""
-    return b.prim.cumulative(op.x, kind=op.name.removeprefix("hl.cum"), axis=op.normal_axis)  # type: ignore[no-any-return]
+    return b.prim.cumulative(op.x, kind=op.name.removeprefix("hl.cum"), axis=op.normal_axis)
 
 
 def shifted(b: Builder, x: Value, axis: int) -> Value:
     """x minus its maximum along an axis where that is finite; the maximum counts as a constant."""
     largest = b.prim.reduce(x, kind="max", axes=[axis])
     finite = zero_where(b, compare(b, b.prim.abs(largest), "lt", math.inf), largest)
-    return b.prim.sub(x, expand_axes(b, b.prim.stop_gradient(finite), x, [axis]))  # type: ignore[no-any-return]
+    return b.prim.sub(x, expand_axes(b, b.prim.stop_gradient(finite), x, [axis]))
 
 
 @decomposition("hl.softmax")
@@ -66,14 +66,14 @@ def log_softmax(b: Builder, op: Any) -> Value:
 @decomposition("hl.sort")
 def sort(b: Builder, op: Any) -> Value:
     """prim.sort."""
-    return b.prim.sort(op.x, axis=op.normal_axis, descending=op.descending)  # type: ignore[no-any-return]
+    return b.prim.sort(op.x, axis=op.normal_axis, descending=op.descending)
 
 
 @decomposition("hl.argsort")
 def argsort(b: Builder, op: Any) -> Value:
     """The counter along the axis, sorted with the key."""
     counter = iota_like(b, op.x, op.normal_axis)
-    return b.prim.sort(op.x, counter, axis=op.normal_axis, descending=op.descending)[1]  # type: ignore[no-any-return]
+    return b.prim.sort(op.x, counter, axis=op.normal_axis, descending=op.descending)[1]
 
 
 @decomposition("hl.topk")
@@ -90,12 +90,13 @@ def log_add(b: Builder, x: Value, y: Value) -> Value:
     """log(e**x + e**y): the larger plus log1p(e**-|x - y|); equal operands share the derivative by max alone."""
     equal = b.prim.cmp(x, y, predicate="eq")
     difference = select_constant(b, equal, 0, b.prim.sub(x, y))
-    return b.prim.add(b.prim.max(x, y), b.prim.log1p(b.prim.exp(b.prim.neg(b.prim.abs(difference)))))  # type: ignore[no-any-return]
+    return b.prim.add(b.prim.max(x, y), b.prim.log1p(b.prim.exp(b.prim.neg(b.prim.abs(difference)))))
 
 
 @decomposition("hl.logcumsumexp")
 def logcumsumexp(b: Builder, op: Any) -> Value:
-    """By doubling: after step d each element holds the 2d before it. Along a dynamic axis all pairs are compared instead (n**2 memory)."""
+    """By doubling: after step d each element holds the 2d before it. Along a dynamic axis all pairs are compared instead
+    (n**2 memory)."""
     x, axis = wide(b, op.x), op.normal_axis
     size = tensor_type(x).dims[axis]
     found = doubled(b, x, axis, size) if isinstance(size, int) else all_pairs(b, x, axis)

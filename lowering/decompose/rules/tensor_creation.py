@@ -19,7 +19,7 @@ from gradopt.lowering.decompose.registry import decomposition
 @decomposition("hl.constant")
 def constant(b: Builder, op: Any) -> Value:
     """prim.constant."""
-    return b.prim.constant(value=op.value)  # type: ignore[no-any-return]
+    return b.prim.constant(value=op.value)
 
 
 @decomposition("hl.zeros", "hl.ones")
@@ -75,7 +75,7 @@ def triangle(b: Builder, op: Any) -> Value:
     rank = tensor_type(op.x).rank
     distance = b.prim.sub(iota_like(b, op.x, rank - 1), iota_like(b, op.x, rank - 2))
     kept = b.prim.cmp(distance, full_like(b, distance, op.k), predicate="le" if op.name == "hl.tril" else "ge")
-    return b.prim.select(kept, op.x, zeros_like(b, op.x))  # type: ignore[no-any-return]
+    return b.prim.select(kept, op.x, zeros_like(b, op.x))
 
 
 @decomposition("hl.one_hot")
@@ -130,4 +130,4 @@ def of_type(b: Builder, op: Any) -> Value:
 @decomposition("hl.dim")
 def dim(b: Builder, op: Any) -> Value:
     """prim.dim."""
-    return b.prim.dim(op.x, axis=op.axis % tensor_type(op.x).rank)  # type: ignore[no-any-return]
+    return b.prim.dim(op.x, axis=op.axis % tensor_type(op.x).rank)

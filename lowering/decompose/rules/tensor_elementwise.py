@@ -1,8 +1,8 @@
 """Decompositions of elementwise `hl` ops. Each has the derivative of the conventions (semantics 0), not only the value.
 
 Kinks are selects whose condition includes the kink where the derivative there is that of the constant side. -|x| is written
-select(x <= 0, x, -x), because abs has derivative 0 at 0, which would spoil functions that are smooth there. What takes more than one
-`prim` op is computed in f32 for 16-bit floats and rounded once.
+select(x <= 0, x, -x), because abs has derivative 0 at 0, which would spoil functions that are smooth there. What takes more
+than one `prim` op is computed in f32 for 16-bit floats and rounded once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ Rule = Callable[..., Value]
 
 def plus(b: Builder, x: Value, number: float) -> Value:
     """x + number."""
-    return b.prim.add(x, full_like(b, x, number))  # type: ignore[no-any-return]
+    return b.prim.add(x, full_like(b, x, number))
 
 
 def composite(*names: str) -> Callable[[Rule], Rule]:
-    """Registers `rule(b, *operands, op)`: operands come broadcast and in their accumulation type; the result is rounded back."""
+    """Registers `rule(b, *operands, op)`: operands come broadcast and in their accumulation type; the result is rounded
+    back."""
     def decorate(rule: Rule) -> Rule:
         def build(b: Builder, op: Any) -> Value:
             operands = broadcast_all(b, *[wide(b, value) for value in op.operands])
@@ -51,26 +52,26 @@ def twin(b: Builder, op: Any) -> Value:
 @decomposition(*[f"hl.{name}" for name in COMPARISONS])
 def comparison(b: Builder, op: Any) -> Value:
     """prim.cmp."""
-    return b.prim.cmp(*broadcast_all(b, *op.operands), predicate=COMPARISONS[op.name.removeprefix("hl.")][1])  # type: ignore[no-any-return]
+    return b.prim.cmp(*broadcast_all(b, *op.operands), predicate=COMPARISONS[op.name.removeprefix("hl.")][1])
 
 
 @decomposition("hl.where")
 def where(b: Builder, op: Any) -> Value:
     """select."""
     extents = broadcast_extents(b, op.operands)
-    return b.prim.select(*[broadcast_to(b, value, extents) for value in op.operands])  # type: ignore[no-any-return]
+    return b.prim.select(*[broadcast_to(b, value, extents) for value in op.operands])
 
 
 @decomposition("hl.square")
 def square(b: Builder, op: Any) -> Value:
     """x * x."""
-    return b.prim.mul(op.x, op.x)  # type: ignore[no-any-return]
+    return b.prim.mul(op.x, op.x)
 
 
 @decomposition("hl.isnan")
 def isnan(b: Builder, op: Any) -> Value:
     """x differs from itself."""
-    return b.prim.cmp(op.x, op.x, predicate="ne")  # type: ignore[no-any-return]
+    return b.prim.cmp(op.x, op.x, predicate="ne")
 
 
 @decomposition("hl.isfinite")
@@ -84,15 +85,15 @@ def round_(b: Builder, op: Any) -> Value:
     """round(x); straight through it is x + (round(x) - x) with a constant second part, which is exact for finite x."""
     rounded = b.prim.round(op.x)
     if not op.ste:
-        return rounded  # type: ignore[no-any-return]
+        return rounded
     finite = compare(b, b.prim.abs(op.x), "lt", math.inf)
-    return b.prim.select(finite, b.prim.add(op.x, b.prim.stop_gradient(b.prim.sub(rounded, op.x))), op.x)  # type: ignore[no-any-return]
+    return b.prim.select(finite, b.prim.add(op.x, b.prim.stop_gradient(b.prim.sub(rounded, op.x))), op.x)
 
 
 def bounded(b: Builder, x: Value, low: Value, high: Value) -> Value:
     """min(max(x, low), high) by selects, with derivative 0 in x at a bound."""
     raised = b.prim.select(b.prim.cmp(x, low, predicate="le"), low, x)
-    return b.prim.select(b.prim.cmp(raised, high, predicate="ge"), high, raised)  # type: ignore[no-any-return]
+    return b.prim.select(b.prim.cmp(raised, high, predicate="ge"), high, raised)
 
 
 @composite("clip", "hard_tanh")
@@ -110,7 +111,7 @@ def clamp(b: Builder, x: Value, low: Value, high: Value, op: Any) -> Value:
 @composite("fma")
 def fma(b: Builder, x: Value, y: Value, z: Value, op: Any) -> Value:
     """x * y + z."""
-    return b.prim.add(b.prim.mul(x, y), z)  # type: ignore[no-any-return]
+    return b.prim.add(b.prim.mul(x, y), z)
 
 
 @composite("relu")
@@ -128,13 +129,13 @@ def relu6(b: Builder, x: Value, op: Any) -> Value:
 @composite("leaky_relu")
 def leaky_relu(b: Builder, x: Value, op: Any) -> Value:
     """select(x <= 0, alpha x, x)."""
-    return b.prim.select(compare(b, x, "le", 0), constant_times(b, x, op.alpha), x)  # type: ignore[no-any-return]
+    return b.prim.select(compare(b, x, "le", 0), constant_times(b, x, op.alpha), x)
 
 
 @composite("prelu")
 def prelu(b: Builder, x: Value, alpha: Value, op: Any) -> Value:
     """select(x <= 0, alpha x, x)."""
-    return b.prim.select(compare(b, x, "le", 0), b.prim.mul(x, alpha), x)  # type: ignore[no-any-return]
+    return b.prim.select(compare(b, x, "le", 0), b.prim.mul(x, alpha), x)
 
 
 def exponential_unit(b: Builder, x: Value, alpha: float, width: float) -> Value:
@@ -142,7 +143,7 @@ def exponential_unit(b: Builder, x: Value, alpha: float, width: float) -> Value:
     below = compare(b, x, "le", 0)
     low = b.prim.select(below, x, full_like(b, x, 0))
     curve = constant_times(b, b.prim.expm1(b.prim.div(low, full_like(b, x, width)) if width != 1 else low), alpha)
-    return b.prim.select(below, curve, x)  # type: ignore[no-any-return]
+    return b.prim.select(below, curve, x)
 
 
 @composite("elu")
@@ -172,13 +173,13 @@ def falling(b: Builder, x: Value) -> tuple[Value, Value]:
 def sigmoid_of(b: Builder, x: Value) -> Value:
     """select(x <= 0, e, 1) / (1 + e) with e = e**-|x|: no overflow, and the tail of negative x is kept."""
     below, small = falling(b, x)
-    return b.prim.div(b.prim.select(below, small, full_like(b, x, 1)), plus(b, small, 1))  # type: ignore[no-any-return]
+    return b.prim.div(b.prim.select(below, small, full_like(b, x, 1)), plus(b, small, 1))
 
 
 def softplus_of(b: Builder, x: Value) -> Value:
     """log(1 + e**x) = select(x <= 0, 0, x) + log1p(e**-|x|)."""
     below, small = falling(b, x)
-    return b.prim.add(select_constant(b, below, 0, x), b.prim.log1p(small))  # type: ignore[no-any-return]
+    return b.prim.add(select_constant(b, below, 0, x), b.prim.log1p(small))
 
 
 @composite("sigmoid")
@@ -190,7 +191,7 @@ def sigmoid(b: Builder, x: Value, op: Any) -> Value:
 @composite("log_sigmoid")
 def log_sigmoid(b: Builder, x: Value, op: Any) -> Value:
     """-log(1 + e**-x)."""
-    return b.prim.neg(softplus_of(b, b.prim.neg(x)))  # type: ignore[no-any-return]
+    return b.prim.neg(softplus_of(b, b.prim.neg(x)))
 
 
 @composite("softplus")
@@ -200,12 +201,12 @@ def softplus(b: Builder, x: Value, op: Any) -> Value:
     curve = softplus_of(b, scaled)
     if op.beta != 1:
         curve = b.prim.div(curve, full_like(b, x, op.beta))
-    return b.prim.select(compare(b, scaled, "gt", op.threshold), x, curve)  # type: ignore[no-any-return]
+    return b.prim.select(compare(b, scaled, "gt", op.threshold), x, curve)
 
 
 def gated(b: Builder, x: Value, gate: Value) -> Value:
     """x * gate, and 0 where the gate is 0 and x infinite."""
-    return b.prim.mul_zero(x, gate)  # type: ignore[no-any-return]
+    return b.prim.mul_zero(x, gate)
 
 
 @composite("silu")
@@ -221,7 +222,7 @@ def mish_gate(b: Builder, x: Value) -> Value:
     double = constant_times(b, small, 2)
     top = b.prim.add(double, b.prim.select(below, squared, full_like(b, x, 1)))
     rest = constant_times(b, select_constant(b, below, 1, squared), 2)
-    return b.prim.div(top, b.prim.add(top, rest))  # type: ignore[no-any-return]
+    return b.prim.div(top, b.prim.add(top, rest))
 
 
 @composite("mish")
@@ -258,7 +259,7 @@ def hard_swish(b: Builder, x: Value, op: Any) -> Value:
     """x (x + 3) / 6 inside (-3, 3)."""
     curve = b.prim.mul(x, plus(b, b.prim.div(x, full_like(b, x, 6)), 0.5))
     curve = select_constant(b, compare(b, x, "le", -3), 0, curve)
-    return b.prim.select(compare(b, x, "ge", 3), x, curve)  # type: ignore[no-any-return]
+    return b.prim.select(compare(b, x, "ge", 3), x, curve)
 
 
 SINC_NEAR = 1.5  # up to this |pi x| the series is used
@@ -275,7 +276,7 @@ def sinc(b: Builder, x: Value, op: Any) -> Value:
     for term in reversed(range(SINC_TERMS)):
         series = plus(b, b.prim.mul(series, u), (-1) ** term / math.factorial(2 * term + 1))
     quotient = b.prim.div(b.prim.sin(p), select_constant(b, near, 1, p))
-    return b.prim.select(near, series, quotient)  # type: ignore[no-any-return]
+    return b.prim.select(near, series, quotient)
 
 
 @composite("logaddexp")
@@ -283,13 +284,13 @@ def logaddexp(b: Builder, x: Value, y: Value, op: Any) -> Value:
     """max(x, y) + log1p(e**-|x - y|); equal operands (also equal infinities) share the derivative by max alone."""
     equal = b.prim.cmp(x, y, predicate="eq")
     difference = select_constant(b, equal, 0, b.prim.sub(x, y))
-    return b.prim.add(b.prim.max(x, y), b.prim.log1p(b.prim.exp(b.prim.neg(b.prim.abs(difference)))))  # type: ignore[no-any-return]
+    return b.prim.add(b.prim.max(x, y), b.prim.log1p(b.prim.exp(b.prim.neg(b.prim.abs(difference)))))
 
 
 def zero_wins(b: Builder, x: Value, y: Value, logarithm: Value) -> Value:
     """x * logarithm, where an x of 0 wins unless y is NaN. mul_zero has the derivatives log y and 0 * (1/y) = 0 there."""
     product = b.prim.select(compare(b, x, "eq", 0), b.prim.mul_zero(x, logarithm), b.prim.mul(x, logarithm))
-    return b.prim.select(b.prim.cmp(y, y, predicate="ne"), y, product)  # type: ignore[no-any-return]
+    return b.prim.select(b.prim.cmp(y, y, predicate="ne"), y, product)
 
 
 @composite("xlogy")
@@ -312,14 +313,14 @@ def below_zero(b: Builder, x: Value) -> Value:
 def opposite(b: Builder, rest: Value, y: Value) -> Value:
     """i1: a remainder of trunc division that is not 0 and has not the divisor's sign."""
     differs = b.prim.xor(below_zero(b, rest), below_zero(b, y))
-    return b.prim.and_(compare(b, rest, "ne", 0), differs)  # type: ignore[no-any-return]
+    return b.prim.and_(compare(b, rest, "ne", 0), differs)
 
 
 @composite("mod")
 def mod(b: Builder, x: Value, y: Value, op: Any) -> Value:
     """r = x - y trunc(x / y), plus y where its sign is not y's; so d/dy = -floor(x / y)."""
     rest = b.prim.rem(x, y)
-    return b.prim.add(rest, b.prim.select(opposite(b, rest, y), y, full_like(b, y, 0)))  # type: ignore[no-any-return]
+    return b.prim.add(rest, b.prim.select(opposite(b, rest, y), y, full_like(b, y, 0)))
 
 
 @composite("floor_divide")
@@ -328,8 +329,8 @@ def floor_divide(b: Builder, x: Value, y: Value, op: Any) -> Value:
     rest = b.prim.rem(x, y)
     less = cast_to(b, opposite(b, rest, y), tensor_type(x).element)
     if not isinstance(tensor_type(x).element, FloatType):
-        return b.prim.sub(b.prim.div(x, y), less)  # type: ignore[no-any-return]
+        return b.prim.sub(b.prim.div(x, y), less)
     whole = b.prim.round(b.prim.div(b.prim.sub(x, rest), y))
-    return b.prim.select(compare(b, y, "eq", 0), b.prim.div(x, y), b.prim.sub(whole, less))  # type: ignore[no-any-return]
+    return b.prim.select(compare(b, y, "eq", 0), b.prim.div(x, y), b.prim.sub(whole, less))
 
 

@@ -10,8 +10,18 @@ from gradopt.ir.builder import Builder
 from gradopt.ir.sizes import multiply
 from gradopt.ir.types import I64, UI64
 from gradopt.ir.values import Value
-from gradopt.lowering.building import Extent, broadcast_all, broadcast_to, cast_to, expand_like, extents_of, full_like
-from gradopt.lowering.building import iota_like, reshape_to, size_value
+from gradopt.lowering.building import (
+    Extent,
+    broadcast_all,
+    broadcast_to,
+    cast_to,
+    expand_like,
+    extents_of,
+    full_like,
+    iota_like,
+    reshape_to,
+    size_value,
+)
 from gradopt.lowering.decompose.registry import decomposition
 
 
@@ -41,7 +51,7 @@ def index_vectors(b: Builder, parts: Sequence[Value]) -> Value:
     """Index tensors of one shape, stacked along a new last axis."""
     rank = tensor_type(parts[0]).rank
     columns = [with_axis(b, signed(b, part), rank) for part in parts]
-    return columns[0] if len(columns) == 1 else b.prim.concat(*columns, axis=rank)  # type: ignore[no-any-return]
+    return columns[0] if len(columns) == 1 else b.prim.concat(*columns, axis=rank)
 
 
 def grid_vectors(b: Builder, indices: Value, axis: int) -> Value:
@@ -54,37 +64,37 @@ def grid_vectors(b: Builder, indices: Value, axis: int) -> Value:
 def take(b: Builder, op: Any) -> Value:
     """prim.gather; of the flattened operand where there is no axis."""
     if op.axis is None:
-        return b.prim.gather(flattened(b, op.x), op.indices, axis=0, mode=op.mode)  # type: ignore[no-any-return]
+        return b.prim.gather(flattened(b, op.x), op.indices, axis=0, mode=op.mode)
     axis = check_axis(op.axis, tensor_type(op.x).rank)
-    return b.prim.gather(op.x, op.indices, axis=axis, mode=op.mode)  # type: ignore[no-any-return]
+    return b.prim.gather(op.x, op.indices, axis=axis, mode=op.mode)
 
 
 @decomposition("hl.take_along_axis")
 def take_along_axis(b: Builder, op: Any) -> Value:
     """gather_nd at the element's own position, the index in place of the axis."""
     axis = check_axis(op.axis, tensor_type(op.x).rank)
-    return b.prim.gather_nd(op.x, grid_vectors(b, op.indices, axis), mode=op.mode)  # type: ignore[no-any-return]
+    return b.prim.gather_nd(op.x, grid_vectors(b, op.indices, axis), mode=op.mode)
 
 
 @decomposition("hl.put_along_axis")
 def put_along_axis(b: Builder, op: Any) -> Value:
     """scatter_nd at the same vectors."""
     axis = check_axis(op.axis, tensor_type(op.x).rank)
-    return b.prim.scatter_nd(op.x, grid_vectors(b, op.indices, axis), op.update, kind=op.kind, mode=op.mode)  # type: ignore[no-any-return]
+    return b.prim.scatter_nd(op.x, grid_vectors(b, op.indices, axis), op.update, kind=op.kind, mode=op.mode)
 
 
 @decomposition("hl.indexing_one_hot")
 def indexing_one_hot(b: Builder, op: Any) -> Value:
     """take_along_axis with the axis put back."""
     axis = check_axis(op.axis, tensor_type(op.x).rank)
-    return b.prim.gather_nd(op.x, grid_vectors(b, with_axis(b, op.index, axis), axis))  # type: ignore[no-any-return]
+    return b.prim.gather_nd(op.x, grid_vectors(b, with_axis(b, op.index, axis), axis))
 
 
 @decomposition("hl.set_one_hot")
 def set_one_hot(b: Builder, op: Any) -> Value:
     """put_along_axis with the axis put back."""
     axis = check_axis(op.axis, tensor_type(op.x).rank)
-    return b.prim.scatter_nd(op.x, grid_vectors(b, with_axis(b, op.index, axis), axis), op.update)  # type: ignore[no-any-return]
+    return b.prim.scatter_nd(op.x, grid_vectors(b, with_axis(b, op.index, axis), axis), op.update)
 
 
 def multi_order(op: Any) -> tuple[list[int], list[int], int]:
@@ -122,19 +132,19 @@ def set_multi(b: Builder, op: Any) -> Value:
 
 def permuted(b: Builder, x: Value, order: list[int]) -> Value:
     """prim.permute, or `x` itself."""
-    return x if order == sorted(order) else b.prim.permute(x, axes=order)  # type: ignore[no-any-return]
+    return x if order == sorted(order) else b.prim.permute(x, axes=order)
 
 
 @decomposition("hl.gather_nd")
 def gather_nd(b: Builder, op: Any) -> Value:
     """prim.gather_nd."""
-    return b.prim.gather_nd(op.x, op.indices, mode=op.mode)  # type: ignore[no-any-return]
+    return b.prim.gather_nd(op.x, op.indices, mode=op.mode)
 
 
 @decomposition("hl.scatter_nd")
 def scatter_nd(b: Builder, op: Any) -> Value:
     """prim.scatter_nd."""
-    return b.prim.scatter_nd(op.x, op.indices, op.update, kind=op.kind, mode=op.mode)  # type: ignore[no-any-return]
+    return b.prim.scatter_nd(op.x, op.indices, op.update, kind=op.kind, mode=op.mode)
 
 
 @decomposition("hl.embedding")
@@ -142,7 +152,7 @@ def embedding(b: Builder, op: Any) -> Value:
     """gather; rows of the padding index are cut off from the derivative."""
     rows = b.prim.gather(op.table, op.indices, axis=0)
     if op.padding_idx is None or not tensor_type(op.table).element.is_float:
-        return rows  # type: ignore[no-any-return]
+        return rows
     indices = signed(b, op.indices)
     count = size_value(b, op.table, 0)
     extent = expand_like(b, count, indices)
@@ -159,4 +169,4 @@ def embedding(b: Builder, op: Any) -> Value:
     for _ in range(result_type.rank - count_index):
         mask = with_axis(b, mask, tensor_type(mask).rank)
     mask = broadcast_to(b, mask, extents_of(b, rows))
-    return b.prim.select(mask, b.prim.stop_gradient(rows), rows)  # type: ignore[no-any-return]
+    return b.prim.select(mask, b.prim.stop_gradient(rows), rows)

@@ -36,7 +36,8 @@ def matmul(b: Builder, op: Any) -> Value:
                        lhs_contract=[inner_a - a_batch + len(left_axes)], rhs_contract=[inner_b - b_batch + len(right_axes)])
     left_free = [label for label in left_labels if label not in shared]
     right_free = [label for label in right_labels if label not in shared]
-    labels: list[Any] = [*shared, *left_free, *(["rows"] if a_rank > 1 else []), *right_free, *(["columns"] if b_rank > 1 else [])]
+    labels: list[Any] = [*shared, *left_free, *(["rows"] if a_rank > 1 else []), *right_free,
+                         *(["columns"] if b_rank > 1 else [])]
     batch = sorted([label for label in labels if isinstance(label, int)], reverse=True)
     order = [*batch, *(["rows"] if a_rank > 1 else []), *(["columns"] if b_rank > 1 else [])]
     found = permute(b, found, [labels.index(label) for label in order])
@@ -57,14 +58,16 @@ def without_ones(b: Builder, x: Value, batch: int) -> tuple[Value, list[int]]:
 def dot_general(b: Builder, op: Any) -> Value:
     """prim.dot."""
     left, right = tensor_type(op.lhs).rank, tensor_type(op.rhs).rank
-    return b.prim.dot(op.lhs, op.rhs, lhs_batch=[axis % left for axis in op.lhs_batch], rhs_batch=[axis % right for axis in op.rhs_batch],  # type: ignore[no-any-return]
-                      lhs_contract=[axis % left for axis in op.lhs_contract], rhs_contract=[axis % right for axis in op.rhs_contract])
+    return b.prim.dot(op.lhs, op.rhs, lhs_batch=[axis % left for axis in op.lhs_batch], rhs_batch=[axis % right
+                                                                                                   for axis in op.rhs_batch],
+                      lhs_contract=[axis % left for axis in op.lhs_contract], rhs_contract=[axis % right
+                                                                                            for axis in op.rhs_contract])
 
 
 @decomposition("hl.outer")
 def outer(b: Builder, op: Any) -> Value:
     """A product without a contraction."""
-    return b.prim.dot(flattened(b, op.a), flattened(b, op.b), lhs_contract=[], rhs_contract=[])  # type: ignore[no-any-return]
+    return b.prim.dot(flattened(b, op.a), flattened(b, op.b), lhs_contract=[], rhs_contract=[])
 
 
 class Labelled:
@@ -133,13 +136,13 @@ def einsum(b: Builder, op: Any) -> Value:
 @decomposition("hl.cholesky")
 def cholesky(b: Builder, op: Any) -> Value:
     """prim.cholesky."""
-    return b.prim.cholesky(op.a)  # type: ignore[no-any-return]
+    return b.prim.cholesky(op.a)
 
 
 @decomposition("hl.triangular_solve")
 def triangular_solve(b: Builder, op: Any) -> Value:
     """prim.triangular_solve."""
-    return b.prim.triangular_solve(op.a, op.b, lower=op.lower, transpose=op.transpose)  # type: ignore[no-any-return]
+    return b.prim.triangular_solve(op.a, op.b, lower=op.lower, transpose=op.transpose)
 
 
 @decomposition("hl.solve")

@@ -37,13 +37,13 @@ KINDS = {"sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "and",
 @reduction(*KINDS)
 def plain(b: Builder, x: Value, axes: Sequence[int], op: Any) -> Value:
     """prim.reduce."""
-    return b.prim.reduce(x, kind=KINDS[op.name.removeprefix("hl.")], axes=axes)  # type: ignore[no-any-return]
+    return b.prim.reduce(x, kind=KINDS[op.name.removeprefix("hl.")], axes=axes)
 
 
 def average(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     """The sum over axes divided by their number of elements."""
     total = reduce_sum(b, x, axes)
-    return b.prim.div(total, count_like(b, x, axes, total)) if axes else x  # type: ignore[no-any-return]
+    return b.prim.div(total, count_like(b, x, axes, total)) if axes else x
 
 
 @reduction("mean")
@@ -86,7 +86,7 @@ def norm(b: Builder, x: Value, axes: Sequence[int], op: Any) -> Value:
         return reduce_sum(b, size, axes)
     if op.ord == math.inf:
         largest = b.prim.reduce(size, kind="max", axes=axes)
-        return b.prim.max(largest, full_like(b, largest, 0)) if has_no_element(x, axes) else largest  # type: ignore[no-any-return]
+        return b.prim.max(largest, full_like(b, largest, 0)) if has_no_element(x, axes) else largest
     powers = safe_root(b, size, lambda value: b.prim.pow(value, full_like(b, value, op.ord)))
     return safe_root(b, reduce_sum(b, powers, axes), lambda total: b.prim.pow(total, full_like(b, total, 1 / op.ord)))
 
@@ -119,7 +119,7 @@ def arg_reduction(b: Builder, op: Any) -> Value:
         for extent in extents:
             count = count * extent
         found = b.prim.arg_reduce(reshape_to(b, op.x, [count]), kind=kind, axis=0)
-        return reshape_to(b, found, [Extent(b, 1)] * len(extents)) if op.keepdims else found  # type: ignore[no-any-return]
+        return reshape_to(b, found, [Extent(b, 1)] * len(extents)) if op.keepdims else found
     axis = op.axis % len(extents)
     found = b.prim.arg_reduce(op.x, kind=kind, axis=axis)
-    return keep_axes(b, found, op.x, [axis]) if op.keepdims else found  # type: ignore[no-any-return]
+    return keep_axes(b, found, op.x, [axis]) if op.keepdims else found

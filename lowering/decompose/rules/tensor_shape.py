@@ -18,13 +18,13 @@ from gradopt.lowering.decompose.registry import decomposition
 def cut(b: Builder, x: Value, axis: int, begin: int, end: int) -> Value:
     """Elements begin … end of one axis (bounds as in prim.slice)."""
     rank = tensor_type(x).rank
-    return b.prim.slice(x, begin=[begin if place == axis else 0 for place in range(rank)],  # type: ignore[no-any-return]
+    return b.prim.slice(x, begin=[begin if place == axis else 0 for place in range(rank)],
                         end=[end if place == axis else END for place in range(rank)], strides=[1] * rank)
 
 
 def join(b: Builder, parts: Sequence[Value], axis: int) -> Value:
     """A concatenation; the part itself where there is one."""
-    return parts[0] if len(parts) == 1 else b.prim.concat(*parts, axis=axis)  # type: ignore[no-any-return]
+    return parts[0] if len(parts) == 1 else b.prim.concat(*parts, axis=axis)
 
 
 @decomposition("hl.reshape")
@@ -55,7 +55,8 @@ def expand_dims(b: Builder, op: Any) -> Value:
 def squeeze(b: Builder, op: Any) -> Value:
     """prim.reshape; what has a dynamic size is checked to be 1."""
     type, gone = tensor_type(op.x), op.normal_axes
-    x = b.prim.shape_cast(op.x, result_types=[tensor([1 if axis in gone else size for axis, size in enumerate(type.dims)], type.element)])
+    x = b.prim.shape_cast(op.x, result_types=[tensor([1 if axis in gone else size for axis, size in enumerate(type.dims)],
+                                                     type.element)])
     return reshape_to(b, x, [extent for axis, extent in enumerate(extents_of(b, x)) if axis not in gone])
 
 
@@ -156,7 +157,7 @@ def roll_one(b: Builder, x: Value, axis: int, shift: int) -> Value:
     moved = b.prim.sub(counter, expand(b, scalar(b, shift, I64), [extent], [0]))
     count = expand(b, size_value(b, x, axis), [extent], [0])
     rest = b.prim.rem(moved, count)  # in (-size, size); a negative index counts from the end
-    return b.prim.gather(x, rest, axis=axis, mode="fast")  # type: ignore[no-any-return]
+    return b.prim.gather(x, rest, axis=axis, mode="fast")
 
 
 @decomposition("hl.tile")

@@ -30,11 +30,11 @@ def strided_slice(b: Builder, op: Any) -> Value:
     x = b.prim.slice(x, begin=[low for low, _, _ in ranges], end=[high for _, high, _ in ranges],
                      strides=[max(stride, 1) for _, _, stride in ranges])
     if not backwards:
-        return x  # type: ignore[no-any-return]
+        return x
     x = b.prim.flip(x, axes=backwards)
     if all(ranges[axis][2] == -1 for axis in backwards):
-        return x  # type: ignore[no-any-return]
-    return b.prim.slice(x, begin=[0] * rank, end=[END] * rank,  # type: ignore[no-any-return]
+        return x
+    return b.prim.slice(x, begin=[0] * rank, end=[END] * rank,
                         strides=[max(-stride, 1) for _, _, stride in ranges])
 
 
@@ -56,23 +56,25 @@ def replace_slice(b: Builder, x: Value, update: Value, ranges: Sequence[tuple[in
     if 0 in tensor_type(update).dims:
         return x
     if all(abs(stride) == 1 for _, _, stride in ranges):
-        return b.prim.dynamic_update_slice(x, update, *[scalar(b, low, I64) for low, _, _ in ranges])  # type: ignore[no-any-return]
-    low, high, interior = [], [], []
+        return b.prim.dynamic_update_slice(x, update, *[scalar(b, low, I64) for low, _, _ in ranges])
+    before: list[int] = []
+    behind: list[int] = []
+    interior: list[int] = []
     for axis, (start, end, stride) in enumerate(ranges):
         size, count = dims[axis], tensor_type(update).dims[axis]
         step = abs(stride)
         interior.append(step - 1)
         if isinstance(size, int) and isinstance(count, int):
             first = start if stride > 0 else end - 1 - (count - 1) * step
-            low.append(first)
-            high.append(size - first - (count - 1) * step - 1)
+            before.append(first)
+            behind.append(size - first - (count - 1) * step - 1)
         else:
-            low.append(0)
-            high.append(0)
-    where = {"low": low, "high": high, "interior": interior}
+            before.append(0)
+            behind.append(0)
+    where = {"low": before, "high": behind, "interior": interior}
     zero = scalar(b, 0, tensor_type(x).element)
     inside = b.prim.pad(full_like(b, update, 1, I1), scalar(b, 0, I1), **where)
-    return b.prim.select(inside, b.prim.pad(update, zero, **where), x)  # type: ignore[no-any-return]
+    return b.prim.select(inside, b.prim.pad(update, zero, **where), x)
 
 
 def replace_rows(b: Builder, x: Value, update: Value, ranges: Sequence[tuple[int, int, int]], axis: int) -> Value:
@@ -87,19 +89,19 @@ def replace_rows(b: Builder, x: Value, update: Value, ranges: Sequence[tuple[int
     index = b.prim.add(b.prim.mul(counter, full_like(b, counter, stride)), expand(b, start, [extent], [0]))
     rows = b.prim.gather(x, index, axis=axis, mode="fast")
     rest = [(0, END, 1) if place == axis else each for place, each in enumerate(ranges)]
-    return b.prim.scatter(x, index, replace_slice(b, rows, update, rest), axis=axis, kind="set", mode="fast")  # type: ignore[no-any-return]
+    return b.prim.scatter(x, index, replace_slice(b, rows, update, rest), axis=axis, kind="set", mode="fast")
 
 
 @decomposition("hl.dynamic_slice")
 def dynamic_slice(b: Builder, op: Any) -> Value:
     """prim.dynamic_slice."""
-    return b.prim.dynamic_slice(*op.operands, sizes=op.sizes)  # type: ignore[no-any-return]
+    return b.prim.dynamic_slice(*op.operands, sizes=op.sizes)
 
 
 @decomposition("hl.dynamic_update_slice")
 def dynamic_update_slice(b: Builder, op: Any) -> Value:
     """prim.dynamic_update_slice."""
-    return b.prim.dynamic_update_slice(*op.operands)  # type: ignore[no-any-return]
+    return b.prim.dynamic_update_slice(*op.operands)
 
 
 @decomposition("hl.pad")
@@ -108,7 +110,7 @@ def pad(b: Builder, op: Any) -> Value:
     x = op.x
     if op.mode == "constant":
         fill = scalar(b, op.value if tensor_type(x).element.is_float else int(op.value), tensor_type(x).element)
-        return b.prim.pad(x, fill, low=op.low, high=op.high, interior=[0] * len(op.low))  # type: ignore[no-any-return]
+        return b.prim.pad(x, fill, low=op.low, high=op.high, interior=[0] * len(op.low))
     for axis, (low, high) in enumerate(zip(op.low, op.high)):
         parts = [x]
         if low:
@@ -125,7 +127,7 @@ def border(b: Builder, x: Value, axis: int, count: int, side: int, mode: str) ->
     end = size if isinstance(size, int) else 0  # along a dynamic axis a bound that counts from the end is negative
     if mode == "reflect":
         low, high = (1, 1 + count) if side == 0 else (end - 1 - count, end - 1)
-        return b.prim.flip(cut(b, x, axis, low, high), axes=[axis])  # type: ignore[no-any-return]
+        return b.prim.flip(cut(b, x, axis, low, high), axes=[axis])
     edge = cut(b, x, axis, *((0, 1) if side == 0 else (end - 1, end if end else END)))
     type = tensor_type(x)
     edge = match_type(b, edge, tensor([1 if place == axis else known for place, known in enumerate(type.dims)], type.element))

@@ -22,8 +22,8 @@ class Case:
     """`build(builder, *arguments)` makes the function of `arrays`.
 
     mode "grad": the gradient of a rank-0 result by each float argument, "value": the results, "vjp": the
-    gradients for `cotangents`, "hessian": of one argument, "jacobian": of one result by one argument. `pick` makes of the found arrays what
-    the right value is compared with.
+    gradients for `cotangents`, "hessian": of one argument, "jacobian": of one result by one argument. `pick` makes of the
+    found arrays what the right value is compared with.
     """
 
     build: Callable[..., Value | Sequence[Value]]
@@ -55,7 +55,8 @@ def unary(name: str, x: Any, mode: str = "grad", scale: float = 1.0, **attribute
 
 def binary(name: str, x: Any, y: Any, pick: Callable[..., Any], **attributes: Any) -> Case:
     """sum(op(x, y)) by both."""
-    return Case(lambda b, p, q: total(b, b.create(f"hl.{name}", [p, q], **attributes).results[0]), [np.asarray(x), np.asarray(y)], pick=pick)
+    return Case(lambda b, p, q: total(b, b.create(f"hl.{name}", [p, q], **attributes).results[0]),
+                [np.asarray(x), np.asarray(y)], pick=pick)
 
 
 def first(*found: Array) -> Array:
@@ -142,7 +143,8 @@ def running(combine: str, start: float) -> Callable[[Builder, Value], Value]:
         def body(inner: Builder, carry: Value, row: Value) -> Sequence[Value]:
             new = inner.create(f"hl.{combine}", [carry, row]).results[0]
             return [new, new]
-        made = b.create("hl.scan", [const(b, start), xs], regions=[region([scalar, scalar], body)], length=count, num_carry=1, num_xs=1)
+        made = b.create("hl.scan", [const(b, start), xs], regions=[region([scalar, scalar], body)], length=count,
+                        num_carry=1, num_xs=1)
         return made.results[1]
     return build
 
@@ -207,9 +209,10 @@ PARTIAL = np.array([[1.3, 0.4], [-0.7, 0.9]])
 
 CASES: dict[str, Case] = {
     "AD001": Case(norm_of_rows, [np.array([[1.0, 2], [3, 4], [0, 0]])]),
-    "AD003": Case(selected(lambda b, x: b.hl.greater(x, const(b, 0.0)), nothing, lambda b, x: b.hl.multiply(x, const(b, np.inf))), [np.array(1.0)]),
-    "AD005": Case(selected(lambda b, x: b.hl.greater_equal(x, const(b, 0.0)), lambda b, x: x, lambda b, x: b.hl.sqrt(b.hl.neg(x))),
+    "AD003": Case(selected(lambda b, x: b.hl.greater(x, const(b, 0.0)), nothing, lambda b, x: b.hl.multiply(x, const(b, np.inf))),
                   [np.array(1.0)]),
+    "AD005": Case(selected(lambda b, x: b.hl.greater_equal(x, const(b, 0.0)), lambda b, x: x,
+                           lambda b, x: b.hl.sqrt(b.hl.neg(x))), [np.array(1.0)]),
     "AD007": Case(selected(is_zero, nothing, lambda b, x: b.hl.divide(const(b, 1.0), x)), [np.array(0.0)]),
     "AD009": Case(selected(is_zero, nothing, lambda b, x: b.hl.multiply(x, b.hl.sqrt(x))), [np.array([0.0])]),
     "AD011": Case(overwritten, [np.array([0.0])]),
@@ -219,7 +222,8 @@ CASES: dict[str, Case] = {
     "AD019": Case(lambda b, x: b.hl.prod(x), [np.array([2.0, 3, 0, 0])], "hessian"),
     "AD021": unary("prod", [0.0], axes=[0]),
     "AD023": unary("cumprod", [0.0]),
-    "AD025": Case(lambda b, x: total(b, b.hl.put_along_axis(const(b, np.ones(2)), const(b, np.array([0, 0, 1])), x, axis=0, kind="mul")),
+    "AD025": Case(lambda b, x: total(b, b.hl.put_along_axis(const(b, np.ones(2)), const(b, np.array([0, 0, 1])), x, axis=0,
+                                                            kind="mul")),
                   [np.array([2.0, 3, 4])]),
     "AD027": unary("norm", np.zeros((3, 3))),
     "AD029": Case(lambda b, x: total(b, b.hl.divide(x, total(b, b.hl.abs(x)))), [np.array([[0, 0, 0, 0, 0.1996]])]),
@@ -236,7 +240,8 @@ CASES: dict[str, Case] = {
     "AD049": Case(lambda b, x: total(b, b.hl.take(x, const(b, np.array([1, 1, 0])))), [np.array([5.0, 7])]),
     "AD051": Case(lambda b, x, s: total(b, b.hl.set_multi(x, s, *[const(b, np.array([0, 1]))] * 2, axes=[0, 1])),
                   [np.ones((2, 2)), np.ones(2)], pick=named(x=0, src=1)),
-    "AD053": Case(lambda b, v: total(b, b.hl.power(b.hl.subtract(v, b.hl.floor(v)), const(b, np.array([0.0])))), [np.array([1.0])]),
+    "AD053": Case(lambda b, v: total(b, b.hl.power(b.hl.subtract(v, b.hl.floor(v)), const(b, np.array([0.0])))),
+                  [np.array([1.0])]),
     "AD055": binary("power", -2.0, 2.0, first),
     "AD057": binary("power", 0.0, 0.0, first),
     "AD059": binary("power", np.zeros(4), np.array([1.5, 1, 0.5, 0]), first),
@@ -244,7 +249,8 @@ CASES: dict[str, Case] = {
     "AD062": unary("log_sigmoid", 0.0),
     "AD064": Case(lambda b, x: b.hl.softplus(x), [np.array(100, np.float32)], "value_and_grad", pick=named(y=0, dy=1)),
     "AD066": unary("sigmoid", -5.0, scale=25.0),
-    "AD068": Case(lambda b, x, y, z: total(b, b.hl.add(b.hl.add(b.hl.elu(x), b.hl.celu(y)), b.hl.selu(z))), [np.array(300.0)] * 3, pick=both),
+    "AD068": Case(lambda b, x, y, z: total(b, b.hl.add(b.hl.add(b.hl.elu(x), b.hl.celu(y)), b.hl.selu(z))),
+                  [np.array(300.0)] * 3, pick=both),
     "AD070": unary("gelu", [0.0, 1, -1]),
     "AD071": unary("gelu", 1.0, approximate="tanh"),
     "AD072": unary("relu", [-1.0, 0, 2]),
@@ -260,10 +266,11 @@ CASES: dict[str, Case] = {
     "AD100": binary("multiply", [2.0], [[1.0, 2], [3, 4]], first),
     "AD102": Case(tiled, [np.ones(3)]),
     "AD104": binary("add", [[1.0], [2]], [[10.0, 20, 30]], both),
-    "AD106": Case(lambda b, c, x, y: total(b, b.hl.where(c, x, y)), [np.array([[True, False], [True, True]]), np.array([1.0, 2]), np.array(3.0)],
-                  pick=both),
+    "AD106": Case(lambda b, c, x, y: total(b, b.hl.where(c, x, y)),
+                  [np.array([[True, False], [True, True]]), np.array([1.0, 2]), np.array(3.0)], pick=both),
     "AD107": unary("relu", 0.0),
-    "AD108": Case(lambda b, x: total(b, b.hl.multiply(x, b.hl.cast(b.hl.less(x, const(b, 0.0)), result_types=[x.type]))), [np.array([-1.0, 2])]),
+    "AD108": Case(lambda b, x: total(b, b.hl.multiply(x, b.hl.cast(b.hl.less(x, const(b, 0.0)), result_types=[x.type]))),
+                  [np.array([-1.0, 2])]),
     "AD127": Case(lambda b, xs: total(b, running("multiply", 1.0)(b, xs)), [np.array([2.0, 3, 4])]),
     "AD129": Case(running("add", 0.5), [np.arange(5.0)], "jacobian"),
     "AD131": Case(recomputed, [np.array([1.0, 2, 3])]),

@@ -29,7 +29,8 @@ Array = Any
 Call = Callable[..., Sequence[Array]]
 
 
-def add_function(module: Operation, name: str, types: Sequence[Any], build: Callable[..., Any], visibility: str | None = None) -> None:
+def add_function(module: Operation, name: str, types: Sequence[Any], build: Callable[..., Any],
+                 visibility: str | None = None) -> None:
     """Adds a function to a module."""
     body = new_region(types)
     found = build(Builder(body.block), *body.block.arguments)
