@@ -1,0 +1,1 @@
+autocmd BufRead,BufNewFile *.mlir,*.ir setfiletype mlir

@@ -1,0 +1,3 @@
+setlocal commentstring=//\ %s
+setlocal iskeyword+=.
+setlocal shiftwidth=2 softtabstop=2 expandtab
