@@ -13,8 +13,24 @@ from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.scatter import IN_PLACE
 from gradopt.lowering.fuse.roots import ALIASES, storage_base
-from gradopt.lowering.native.program import Case, Compute, Copy, Else, IfBegin, IfEnd, LoopBegin, LoopEnd, Point, SizeLike, Swap
-from gradopt.lowering.native.program import SwitchBegin, SwitchEnd, WhileBegin, WhileEnd, WhileTest
+from gradopt.lowering.native.program import (
+    Case,
+    Compute,
+    Copy,
+    Else,
+    IfBegin,
+    IfEnd,
+    LoopBegin,
+    LoopEnd,
+    Point,
+    SizeLike,
+    Swap,
+    SwitchBegin,
+    SwitchEnd,
+    WhileBegin,
+    WhileEnd,
+    WhileTest,
+)
 from gradopt.lowering.plan.checks import check
 
 if TYPE_CHECKING:
@@ -100,6 +116,7 @@ class Carries:
             if current == following:
                 continue
             self.maker.emit(Swap(current, following), [current, following])
+            self.maker.exchanged.append((current, following))
 
     def finish(self, results: Sequence[Value]) -> None:
         """The results of the loop are the carries."""

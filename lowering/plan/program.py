@@ -17,8 +17,19 @@ from gradopt.lowering.codegen.library import LIBRARY, Launch
 from gradopt.lowering.codegen.nest import nest_source
 from gradopt.lowering.fuse.roots import ALIASES, storage_base
 from gradopt.lowering.naming import SIZE_CHECKS
-from gradopt.lowering.native.program import Argument, Buffer, Constant, Instruction, KernelSource, Program, Result, Run, SizeLike
-from gradopt.lowering.native.program import SizeRef, Temporary
+from gradopt.lowering.native.program import (
+    Argument,
+    Buffer,
+    Constant,
+    Instruction,
+    KernelSource,
+    Program,
+    Result,
+    Run,
+    SizeLike,
+    SizeRef,
+    Temporary,
+)
 from gradopt.lowering.plan.checks import RuntimeCheck
 from gradopt.lowering.plan.control import CONTROL
 from gradopt.lowering.plan.memory import Interval, assign_offsets
@@ -47,6 +58,7 @@ class ProgramMaker:
         self.instructions: list[Instruction] = []
         self.scratch = 0
         self.checks: list[RuntimeCheck] = []  # by number
+        self.exchanged: list[tuple[int, int]] = []  # temporaries whose memory a loop exchanges
 
     def make(self) -> Program:
         """Builds the program."""
@@ -117,7 +129,22 @@ class ProgramMaker:
             now = len(self.instructions)
             self.temporaries[buffer] = (entry[0], min(entry[1], now), max(entry[2], now))
 
+    def _join_exchanged(self) -> None:
+        """Temporaries that exchange their memory live as long as each other: which one's memory a value lies in after a loop depends
+        on the number of its steps."""
+        changed = True
+        while changed:
+            changed = False
+            for pair in self.exchanged:
+                entries = [self.temporaries[buffer] for buffer in pair]
+                begin, end = min(entry[1] for entry in entries), max(entry[2] for entry in entries)
+                for buffer, (nbytes, first, last) in zip(pair, entries):
+                    if (first, last) != (begin, end):
+                        self.temporaries[buffer] = (nbytes, begin, end)
+                        changed = True
+
     def _place_temporaries(self) -> SizeLike:
+        self._join_exchanged()
         static = [(buffer, entry) for buffer, entry in self.temporaries.items() if isinstance(entry[0], int)]
         offsets, total = assign_offsets([Interval(entry[0], entry[1], entry[2]) for _, entry in static])  # type: ignore[arg-type]
         for (buffer, entry), offset in zip(static, offsets):
