@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gradopt.ir.declare import GRAPH_REGION, ISOLATED, PURE, STRING, SYMBOL, SYMBOL_TABLE, attribute, region, variadic
-from gradopt.ir.declare import variadic_result
+from gradopt.ir.declare import GRAPH_REGION, ISOLATED, PURE, STRING, SYMBOL, SYMBOL_TABLE, attribute, region, variadic, variadic_result
 from gradopt.ir.dialect import Dialect, declared_operations
 from gradopt.ir.operation import Block, Operation, Region
 

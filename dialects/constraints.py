@@ -10,9 +10,24 @@ from gradopt.ir.sizes import Size, provably_different
 from gradopt.ir.types import I1, FloatType, IntegerType, TensorType, Type, tensor
 from gradopt.ir.values import Value
 
-__all__ = ["ANY_TENSOR", "BITS_TENSOR", "BOOL_TENSOR", "Constraint", "FLOAT_TENSOR", "INTEGER_TENSOR", "NUMBER_TENSOR", "SCALAR_I64", "broadcast_dims",
-           "check_axis", "check_axes", "comparison_type", "same_element", "same_shape", "sentence",
-           "tensor_type"]
+__all__ = [
+    "ANY_TENSOR",
+    "BITS_TENSOR",
+    "BOOL_TENSOR",
+    "FLOAT_TENSOR",
+    "INTEGER_TENSOR",
+    "NUMBER_TENSOR",
+    "SCALAR_I64",
+    "Constraint",
+    "broadcast_dims",
+    "check_axes",
+    "check_axis",
+    "comparison_type",
+    "same_element",
+    "same_shape",
+    "sentence",
+    "tensor_type",
+]
 
 
 def _element(type: Type) -> Type | None:

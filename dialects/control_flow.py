@@ -7,8 +7,21 @@ from typing import Any
 
 from gradopt.dialects.arrays import Array
 from gradopt.dialects.constraints import ANY_TENSOR, BOOL_TENSOR, INTEGER_TENSOR, SCALAR_I64, tensor_type
-from gradopt.ir.declare import BOOLEAN, INTEGER, ISOLATED, PURE, SYMBOL_REFERENCE, TERMINATOR, InvalidOperation, attribute
-from gradopt.ir.declare import operand, region, variadic, variadic_region, variadic_result
+from gradopt.ir.declare import (
+    BOOLEAN,
+    INTEGER,
+    ISOLATED,
+    PURE,
+    SYMBOL_REFERENCE,
+    TERMINATOR,
+    InvalidOperation,
+    attribute,
+    operand,
+    region,
+    variadic,
+    variadic_region,
+    variadic_result,
+)
 from gradopt.ir.operation import Operation, Region
 from gradopt.ir.sizes import Size
 from gradopt.ir.types import I1, I64, TensorType, Type, compatible, tensor
@@ -121,7 +134,6 @@ class ScanBase(Operation):
 
     def evaluate(self, *values: Array, run: Run) -> tuple[Array, ...]:
         import numpy as np
-
         from gradopt.dialects.arrays import numpy_dtype
 
         carries, xs = list(values[: self.num_carry]), values[len(values) - self.num_xs:] if self.num_xs else ()
@@ -170,7 +182,8 @@ class LoopBase(Operation):
 
 
 class WhileBase(LoopBase):
-    """Runs `body` while `cond` is true: cond(carry…, consts…) -> i1, body(carry…, consts…) -> carry…. Exceeding `max_trip_count` is a run-time error."""
+    """Runs `body` while `cond` is true: cond(carry…, consts…) -> i1, body(carry…, consts…) -> carry…. Exceeding `max_trip_count` is a
+    run-time error."""
 
     __slots__ = ()
     values = variadic(ANY_TENSOR)

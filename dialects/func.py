@@ -6,8 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradopt.ir.attributes import StringAttr, SymbolRefAttr, TypeAttr
-from gradopt.ir.declare import ANY_ATTRIBUTE, ISOLATED, PURE, STRING, SYMBOL, SYMBOL_REFERENCE, TERMINATOR, TYPE, UNIT
-from gradopt.ir.declare import InvalidOperation, attribute, region, variadic, variadic_result
+from gradopt.ir.declare import (
+    ANY_ATTRIBUTE,
+    ISOLATED,
+    PURE,
+    STRING,
+    SYMBOL,
+    SYMBOL_REFERENCE,
+    TERMINATOR,
+    TYPE,
+    UNIT,
+    InvalidOperation,
+    attribute,
+    region,
+    variadic,
+    variadic_result,
+)
 from gradopt.ir.dialect import Dialect, declared_operations, near_miss
 from gradopt.ir.operation import Block, Operation, new_region
 from gradopt.ir.symbols import lookup_symbol, nearest_symbol_table, symbols

@@ -8,10 +8,27 @@ A map `(d0, d1) -> (d0 * 8 + d1)` gives the element's position in the row-major 
 
 from __future__ import annotations
 
+from gradopt.dialects import kernel_library
 from gradopt.dialects.constraints import ANY_TENSOR
 from gradopt.ir.attributes import AffineMapAttr, ArrayAttr, Attribute, IntegerAttr, StringAttr
-from gradopt.ir.declare import ANY_TYPE, BOOLEAN, INTEGER, PURE, STRINGS, TERMINATOR, AttributeKind, InvalidOperation
-from gradopt.ir.declare import attribute, enumeration, operand, optional_operand, region, result, variadic, variadic_result
+from gradopt.ir.declare import (
+    ANY_TYPE,
+    BOOLEAN,
+    INTEGER,
+    PURE,
+    STRINGS,
+    TERMINATOR,
+    AttributeKind,
+    InvalidOperation,
+    attribute,
+    enumeration,
+    operand,
+    optional_operand,
+    region,
+    result,
+    variadic,
+    variadic_result,
+)
 from gradopt.ir.dialect import Dialect, declared_operations
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, parse_size
@@ -122,7 +139,8 @@ class WriteOp(Operation):
 
 
 class AccumulateOp(Operation):
-    """Combines `value` into this chunk's row of `buffer` [chunks, …] at the position (within the row) that `map` gives; a row begins as the identity."""
+    """Combines `value` into this chunk's row of `buffer` [chunks, …] at the position (within the row) that `map` gives; a row begins as
+    the identity."""
 
     __slots__ = ()
     name = "kernel.accumulate"
@@ -188,4 +206,4 @@ class LoopOp(Operation):
     outputs = variadic_result(ANY_TENSOR)
 
 
-DIALECT = Dialect("kernel", declared_operations(globals()), __doc__ or "")
+DIALECT = Dialect("kernel", [*declared_operations(globals()), *kernel_library.OPERATIONS], __doc__ or "")

@@ -84,7 +84,8 @@ class UnitAttr(Attribute):
 
 
 class IntegerAttr(Attribute):
-    """An integer of an integer or index type; i1 prints as `true` or `false`. The value is kept as MLIR prints it: signed unless the type is `ui`."""
+    """An integer of an integer or index type; i1 prints as `true` or `false`. The value is kept as MLIR prints it: signed unless the
+    type is `ui`."""
 
     __slots__ = ("type", "value")
 
@@ -222,7 +223,8 @@ def entry_text(name: str, value: Attribute) -> str:
 class DenseElementsAttr(Attribute):
     """The elements of a static tensor or vector as raw little-endian bytes in row-major order.
 
-    `data` holds one element for a splat, all of them otherwise; i1 takes one byte an element (0 or 1), sub-byte integers a byte each, complex two floats.
+    `data` holds one element for a splat, all of them otherwise; i1 takes one byte an element (0 or 1), sub-byte integers a byte each,
+    complex two floats.
     """
 
     __slots__ = ("data", "is_splat", "type")

@@ -20,11 +20,21 @@ Fields are inherited, so a family of ops shares a base class (a class without `n
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import Any, Callable, Generic, TypeVar, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar, overload
 
-from gradopt.ir.attributes import ArrayAttr, Attribute, DenseArrayAttr, DenseElementsAttr, FloatAttr, IntegerAttr, StringAttr
-from gradopt.ir.attributes import SymbolRefAttr, TypeAttr, UnitAttr
+from gradopt.ir.attributes import (
+    ArrayAttr,
+    Attribute,
+    DenseArrayAttr,
+    DenseElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    TypeAttr,
+    UnitAttr,
+)
 from gradopt.ir.operation import Operation, Region, UnregisteredOp
 from gradopt.ir.types import Type, literal
 from gradopt.ir.values import OperationResult, Value

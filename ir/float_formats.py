@@ -40,7 +40,8 @@ def decode_float(format: Any, bits: int) -> float:
 
 
 def encode_float(format: Any, value: float) -> int:
-    """The bit pattern of `value` rounded to nearest, ties to even; what is too large becomes infinity, or NaN, or the largest value where there is neither."""
+    """The bit pattern of `value` rounded to nearest, ties to even; what is too large becomes infinity, or NaN, or the largest value
+    where there is neither."""
     mantissa_bits, exponent_bits = format.mantissa_bits, format.exponent_bits
     negative = math.copysign(1.0, value) < 0
     sign = int(negative) << (mantissa_bits + exponent_bits)

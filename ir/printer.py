@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradopt.ir.attributes import ArrayAttr, Attribute, DictionaryAttr, StringAttr, SymbolRefAttr, UnitAttr, element_text
-from gradopt.ir.attributes import entry_text, key_text, symbol_text
+from gradopt.ir.attributes import (
+    ArrayAttr,
+    Attribute,
+    DictionaryAttr,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    element_text,
+    entry_text,
+    key_text,
+    symbol_text,
+)
 from gradopt.ir.declare import ISOLATED
 from gradopt.ir.locations import AnyLocation
 from gradopt.ir.operation import Block, Operation, Region, UnregisteredOp

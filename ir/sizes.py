@@ -80,7 +80,7 @@ class SizeExpression:
         return total
 
 
-Size: TypeAlias = Union[int, SizeExpression, UnknownSize]
+Size: TypeAlias = int | SizeExpression | UnknownSize
 
 
 def _term_key(term: tuple[Monomial, int]) -> tuple[bool, int, str]:

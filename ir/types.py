@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from gradopt.ir.attributes import ArrayAttr, Attribute, DialectAttr, IntegerAttr, StringAttr, pack_float
 from gradopt.ir.sizes import UNKNOWN, Size, SizeExpression, UnknownSize, parse_size, provably_different
@@ -371,7 +371,7 @@ UI8, UI16, UI32, UI64 = (IntegerType(width, "unsigned") for width in (8, 16, 32,
 F16, BF16, F32, F64 = (FloatType(name) for name in ("f16", "bf16", "f32", "f64"))
 INDEX, NONE = IndexType(), NoneType()
 
-ValueLike: TypeAlias = Union[int, float, bool, str]
+ValueLike: TypeAlias = int | float | bool | str
 
 
 def compatible(left: Type, right: Type) -> bool:

@@ -14,7 +14,8 @@ After:
       return %y : tensor<?x4xf32, #ir.dims<["n0", 4]>>
     }
 
-Sizes that ops take as operands (`sizes…`) become names too where they follow from other sizes (`prim.dim`, constants and arithmetic on them).
+Sizes that ops take as operands (`sizes…`) become names too where they follow from other sizes (`prim.dim`, constants and arithmetic on
+them).
 """
 
 from __future__ import annotations

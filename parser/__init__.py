@@ -65,7 +65,6 @@ def split_input(text: str, name: str, marker: str = "// -----") -> list[Source]:
 
 def _read(source: Source, start: str, callbacks: Any) -> Any:
     import lark
-
     from gradopt.parser.syntax import SyntaxFault, SyntaxReader
 
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gradopt.ir import attributes as A
-from gradopt.ir.locations import CallSiteLocation, FileLocation, FusedLocation, Location, NameLocation, UNKNOWN_LOCATION
+from gradopt.ir.locations import UNKNOWN_LOCATION, CallSiteLocation, FileLocation, FusedLocation, Location, NameLocation
 from gradopt.ir.types import F64, I1, I64, FloatType, FunctionType, Type
 from gradopt.parser.literals import LiteralError, dense_elements, float_bits, integer_value, unescape
 from gradopt.parser.types import TypeReader, TypeSyntaxError

@@ -17,7 +17,9 @@ from typing import Any
 
 __all__ = ["cache_folder", "load_parser"]
 
-OPTIONS: dict[str, Any] = {"start": ["start", "attribute", "type"], "parser": "lalr", "lexer": "contextual", "maybe_placeholders": True, "propagate_positions": False}
+OPTIONS: dict[str, Any] = {
+    "start": ["start", "attribute", "type"], "parser": "lalr", "lexer": "contextual", "maybe_placeholders": True,
+    "propagate_positions": False}
 
 
 def cache_folder() -> Path | None:
@@ -58,8 +60,8 @@ def load_parser(grammar: Path, callbacks: Any) -> Any:
 
 
 def _store(parser: Any, path: Path) -> None:
-    from lark.lexer import TerminalDef
     from lark.grammar import Rule
+    from lark.lexer import TerminalDef
 
     data, memo = parser.memo_serialize([TerminalDef, Rule])
     text = json.dumps({"data": data, "memo": memo}, separators=(",", ":"))

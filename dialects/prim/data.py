@@ -7,8 +7,19 @@ from collections.abc import Sequence
 from gradopt.dialects.arrays import Array, numpy_dtype, to_array
 from gradopt.dialects.constraints import ANY_TENSOR, BOOL_TENSOR, SCALAR_I64, Constraint, check_axis, tensor_type
 from gradopt.dialects.prim.elementwise import check_same_shape_as_operand
-from gradopt.ir.declare import CONSTANT, ELEMENTS, INTEGER, PURE, STRING, InvalidOperation, attribute, operand, result, variadic
-from gradopt.ir.declare import variadic_result
+from gradopt.ir.declare import (
+    CONSTANT,
+    ELEMENTS,
+    INTEGER,
+    PURE,
+    STRING,
+    InvalidOperation,
+    attribute,
+    operand,
+    result,
+    variadic,
+    variadic_result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import UNKNOWN
 from gradopt.ir.types import I64, UI32, FloatType, IntegerType, TensorType, Type, tensor

@@ -6,12 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 from gradopt.dialects.arrays import Array, numpy_dtype, widen
-from gradopt.dialects.constraints import ANY_TENSOR, BITS_TENSOR, BOOL_TENSOR, FLOAT_TENSOR, NUMBER_TENSOR, comparison_type
-from gradopt.dialects.constraints import same_element, same_shape, sentence, shape_text, tensor_type
-from gradopt.ir.declare import COMMUTATIVE, ELEMENTWISE, PURE, Constraint, InvalidOperation, attribute, enumeration, operand
-from gradopt.ir.declare import result
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    BITS_TENSOR,
+    BOOL_TENSOR,
+    FLOAT_TENSOR,
+    NUMBER_TENSOR,
+    comparison_type,
+    same_element,
+    same_shape,
+    sentence,
+    shape_text,
+    tensor_type,
+)
+from gradopt.ir.declare import COMMUTATIVE, ELEMENTWISE, PURE, Constraint, InvalidOperation, attribute, enumeration, operand, result
 from gradopt.ir.operation import Operation
-from gradopt.ir.types import F16, BF16, I1, FloatType, IntegerType, TensorType, Type, tensor
+from gradopt.ir.types import BF16, F16, I1, FloatType, IntegerType, TensorType, Type, tensor
 
 Meaning = Callable[..., Array]  # (numpy, operands…) -> array
 
@@ -262,7 +272,8 @@ class SelectOp(Operation):
 
 
 def cast_array(x: Array, source: Type, target: Type) -> Array:
-    """The meaning of `prim.cast`: float to integer truncates and saturates (NaN gives 0), to i1 is `x != 0`, integers wrap, floats round."""
+    """The meaning of `prim.cast`: float to integer truncates and saturates (NaN gives 0), to i1 is `x != 0`, integers wrap, floats
+    round."""
     import numpy as np
 
     dtype = numpy_dtype(target)
@@ -281,7 +292,8 @@ def cast_array(x: Array, source: Type, target: Type) -> Array:
 
 
 class CastOp(Operation):
-    """`x` converted to the element type of the result. Float to integer truncates towards zero and saturates, NaN gives 0; to i1 it is `x != 0`; integers wrap; floats round to nearest even."""
+    """`x` converted to the element type of the result. Float to integer truncates towards zero and saturates, NaN gives 0; to i1 it is
+    `x != 0`; integers wrap; floats round to nearest even."""
 
     __slots__ = ()
     name = "prim.cast"

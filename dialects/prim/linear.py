@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, NUMBER_TENSOR, SCALAR_I64, check_axes, check_length, merge_size
-from gradopt.dialects.constraints import same_element, shape_text, tensor_type
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    FLOAT_TENSOR,
+    NUMBER_TENSOR,
+    SCALAR_I64,
+    check_axes,
+    check_length,
+    merge_size,
+    same_element,
+    shape_text,
+    tensor_type,
+)
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.ir.declare import BOOLEAN, INTEGER, INTEGERS, PAIRS, PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
@@ -238,7 +248,6 @@ class FoldOp(Operation):
 
     def evaluate(self, y: Array, *sizes: Array) -> Array:
         import numpy as np
-
         from gradopt.dialects.prim.shape import named_shape
 
         n, c, h, w = named_shape(self, y, sizes)
@@ -264,7 +273,8 @@ def check_square(type: TensorType) -> None:
 
 
 class CholeskyOp(Operation):
-    """The lower factor L of a = L L^T for each matrix in the last two axes (only the lower triangle of `a` is read; zeros above). A matrix that is not positive definite gives NaN."""
+    """The lower factor L of a = L L^T for each matrix in the last two axes (only the lower triangle of `a` is read; zeros above). A
+    matrix that is not positive definite gives NaN."""
 
     __slots__ = ()
     name = "prim.cholesky"
@@ -292,7 +302,8 @@ class CholeskyOp(Operation):
 
 
 class TriangularSolveOp(Operation):
-    """x with op(a) x = b for each pair of matrices in the last two axes; a's other triangle is not read. op transposes where `transpose` says so. A zero on the diagonal divides by zero as IEEE does."""
+    """x with op(a) x = b for each pair of matrices in the last two axes; a's other triangle is not read. op transposes where `transpose`
+    says so. A zero on the diagonal divides by zero as IEEE does."""
 
     __slots__ = ()
     name = "prim.triangular_solve"

@@ -6,8 +6,19 @@ from typing import Any
 
 from gradopt.dialects.arrays import Array, accumulation_dtype
 from gradopt.dialects.constraints import ANY_TENSOR, check_axes, check_axis, same_shape, tensor_type
-from gradopt.ir.declare import BOOLEAN, INTEGER, INTEGERS, PURE, InvalidOperation, attribute, enumeration, operand, result
-from gradopt.ir.declare import variadic, variadic_result
+from gradopt.ir.declare import (
+    BOOLEAN,
+    INTEGER,
+    INTEGERS,
+    PURE,
+    InvalidOperation,
+    attribute,
+    enumeration,
+    operand,
+    result,
+    variadic,
+    variadic_result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size
 from gradopt.ir.types import I1, I64, FloatType, IntegerType, Type, tensor

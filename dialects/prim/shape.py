@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradopt.dialects.arrays import Array
-from gradopt.dialects.constraints import ANY_TENSOR, SCALAR_I64, check_axes, check_axis, check_length, same_element, shape_text
-from gradopt.dialects.constraints import INTEGER_TENSOR, merge_size, tensor_type
-from gradopt.dialects.prim.data import check_sizes, result_shape
+from gradopt.dialects.constraints import (
+    ANY_TENSOR,
+    INTEGER_TENSOR,
+    SCALAR_I64,
+    check_axes,
+    check_axis,
+    check_length,
+    merge_size,
+    same_element,
+    shape_text,
+    tensor_type,
+)
+from gradopt.dialects.prim.data import check_sizes
 from gradopt.ir.declare import INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import UNKNOWN, Size, add, ceildiv, multiply, product, provably_different, subtract
@@ -141,7 +151,8 @@ class FlipOp(Operation):
 
 
 class PadOp(Operation):
-    """`x` with `low` and `high` copies of the scalar `value` before and behind each axis and `interior` between its elements; a negative `low` or `high` cuts off."""
+    """`x` with `low` and `high` copies of the scalar `value` before and behind each axis and `interior` between its elements; a negative
+    `low` or `high` cuts off."""
 
     __slots__ = ()
     name = "prim.pad"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
-import gradopt
 import numpy as np
+
+import gradopt
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
@@ -26,7 +28,7 @@ def main() -> None:
     print(f"compiled in {time.perf_counter() - start:.2f} s")
     generator = np.random.default_rng(1)
     parameters = []
-    for before, after in zip(LAYERS, LAYERS[1:]):
+    for before, after in pairwise(LAYERS):
         parameters.append((generator.standard_normal((before, after)) * np.sqrt(2 / before)).astype(np.float32))
         parameters.append(np.zeros(after, np.float32))
     digits = Digits.load()

@@ -234,7 +234,7 @@ class NestSource:
         stages = [inner for inner in self.block.operations if isinstance(inner, ReduceOp)]
         totals: dict[Value, str] = {}
         for stage in stages:
-            for kind, output in zip(stage.kinds, stage.results):
+            for output in stage.results:
                 totals[output] = self._scratch_row(value_type(output.type.element), self.op.grain[0])  # type: ignore[attr-defined]
         self.line("begin = lo")
         self.line("while begin < hi:")

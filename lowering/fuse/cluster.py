@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import Size, UNKNOWN, product
+from gradopt.ir.sizes import UNKNOWN, Size, product
 from gradopt.ir.values import Value
 from gradopt.lowering.fuse.expression import Apply, Graph, IndexValue, Load, Node
 from gradopt.lowering.fuse.index import index_names

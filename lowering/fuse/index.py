@@ -196,8 +196,9 @@ def index_names(index: Size) -> frozenset[str]:
 
 
 def split_linear(index: Size, names: Sequence[str]) -> tuple[dict[str, Size], Size] | None:
-    """({name: coefficient}, rest) where the index is linear in `names`; None where one stands inside a division or a product with another."""
-    coefficients: dict[str, Size] = {name: 0 for name in names}
+    """({name: coefficient}, rest) where the index is linear in `names`; None where one stands inside a division or a product with
+    another."""
+    coefficients: dict[str, Size] = dict.fromkeys(names, 0)
     rest: Size = 0
     if not isinstance(index, SizeExpression):
         return coefficients, index

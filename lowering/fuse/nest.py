@@ -45,7 +45,8 @@ class Slots:
 
 
 class NestWriter:
-    """Builds the nest of one cluster. `storage` maps stored values to the values that hold them in the new block; `written` lists what this nest writes."""
+    """Builds the nest of one cluster. `storage` maps stored values to the values that hold them in the new block; `written` lists what
+    this nest writes."""
 
     def __init__(self, graph: Graph, cluster: Cluster, schedule: Schedule, written: Sequence[Value],
                  accumulated: dict[Root, Value], storage: Callable[[Value], Value], location: AnyLocation) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from gradopt.dialects.prim.linear import dot_axes
 from gradopt.ir.builder import Builder
@@ -69,7 +70,7 @@ def operand_layout(value: Value, groups: Sequence[Sequence[int]], dims: Dims, st
     strides: list[Size] = []
     for group in groups[1:]:
         wide = [axis for axis in group if sizes[axis] != 1]
-        for axis, following in zip(wide, wide[1:]):
+        for axis, following in pairwise(wide):
             if subtract(coefficients[names[axis]], multiply(coefficients[names[following]], sizes[following])) != 0:
                 return None
         strides.append(coefficients[names[wide[-1]]] if wide else 0)

@@ -17,7 +17,15 @@ from gradopt.lowering.fuse.expression import Graph, Node
 from gradopt.lowering.fuse.fill import fill_elements, needs_no_memory
 from gradopt.lowering.fuse.index import linearize, substitute
 from gradopt.lowering.fuse.nest import NestWriter
-from gradopt.lowering.fuse.products import batch_loops, dot_groups, dot_sizes, is_library_product, make_readable, operand_layout, strided_operands
+from gradopt.lowering.fuse.products import (
+    batch_loops,
+    dot_groups,
+    dot_sizes,
+    is_library_product,
+    make_readable,
+    operand_layout,
+    strided_operands,
+)
 from gradopt.lowering.fuse.reading import Reader
 from gradopt.lowering.fuse.roots import ALIASES, StoredValues, is_inline, is_large_constant, storage_base
 from gradopt.lowering.fuse.schedule import chunk_count, make_schedule

@@ -44,11 +44,15 @@ def storage_base(value: Value) -> Value:
         value = op.operands[value.index if op.name == "prim.barrier" else 0]  # type: ignore[attr-defined]
 
 
+# Views that a matrix product may read through strides.
+STRIDED = frozenset({"prim.permute", "prim.reshape", "prim.shape_cast", "prim.stop_gradient", "prim.slice", "prim.expand"})
+
+
 def view_base(value: Value) -> Value:
     """The value that a matrix product can read through strides: through permutes, slices, expands and aliases."""
     while True:
         op = value.defining_op
-        if op is None or op.name not in ("prim.permute", "prim.reshape", "prim.shape_cast", "prim.stop_gradient", "prim.slice", "prim.expand"):
+        if op is None or op.name not in STRIDED:
             return value
         value = op.operands[0]
 
@@ -95,10 +99,8 @@ class StoredValues:
             total = own + sum(weight.get(operand, 1) for operand in inner) + (len(op.operands) - len(inner))
             steps = 1 + sum(count.get(operand, 0) for operand in inner)
             result = op.results[0]
-            if result not in self.hard and op.has_trait(ELEMENTWISE) and (
-                    steps > MOST_INLINE_OPS or (total > HEAVY and _reader_count(result) > 1)):
-                self.soft.add(result)
-            elif result not in self.hard and steps > MOST_INLINE_OPS:
+            is_shared = op.has_trait(ELEMENTWISE) and total > HEAVY and _reader_count(result) > 1
+            if result not in self.hard and (steps > MOST_INLINE_OPS or is_shared):
                 self.soft.add(result)
             stored = result in self
             weight[result], count[result] = (1, 0) if stored else (total, steps)

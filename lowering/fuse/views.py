@@ -232,7 +232,8 @@ def unfold(op: Any, index: Indices, reader: Reader) -> Node:
 
     graph = reader.graph
     dims = reader.dims(op.x)
-    counts = [window_size(dims[a + 2], op.kernel[a], op.padding[a][0], op.padding[a][1], op.strides[a], 1, op.dilation[a]) for a in range(2)]
+    counts = [window_size(dims[a + 2], op.kernel[a], op.padding[a][0], op.padding[a][1], op.strides[a], 1, op.dilation[a])
+              for a in range(2)]
     row = delinearize(index[0], [dims[0], *counts], reader.ranges)
     column = delinearize(index[1], [dims[1], *op.kernel], reader.ranges)
     guard: Node | None = None

@@ -69,9 +69,8 @@ def check(maker: ProgramMaker, op: Any) -> None:
     number = maker.check(op, op.message, bool(shown), meaning)
     source.line("number = parameter(context, 0)")  # not a constant, so that checks share their kernel
     source.parameters.append(number)
-    with source.loop("i", "hi", "lo"):
-        with source.block(f"if not load({cond}, i)"):
-            source.line(f"return report(context, number, {value}, {position})")
+    with source.loop("i", "hi", "lo"), source.block(f"if not load({cond}, i)"):
+        source.line(f"return report(context, number, {value}, {position})")
     launch = source.launch(count, blocks(count, 16, 1 << 16))
     maker.launch_sizes(op, launch, [maker.sizes.like(size) for size in launch.parameters])
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import gradopt.dialects
+import gradopt.dialects  # noqa: F401  (says where each dialect is found)
 from gradopt.ir.diagnostics import Diagnostic, GradoptError
 from gradopt.ir.operation import Operation
 

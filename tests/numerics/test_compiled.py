@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gradopt
 import numpy as np
 import pytest
 from gradopt.ir.operation import Operation
@@ -10,6 +9,8 @@ from gradopt.ir.types import TensorType
 from gradopt.lowering.compile import CompiledFunction
 from gradopt.lowering.interpreter import run_function
 from gradopt.lowering.native import pool
+
+import gradopt
 
 SOFTMAX = """
   %m = prim.reduce %x {axes = [1], kind = "max"} : (tensor<ROWSx50xf32>) -> tensor<ROWSxf32>
