@@ -24,6 +24,7 @@ Pattern: TypeAlias = Callable[[Any, Builder], Outcome]
 _MODULES: dict[str, tuple[str, ...]] = {
     "prim": ("arithmetic", "views", "products", "control"),
     "hl": ("arithmetic", "views", "products", "control"),
+    "bwd": ("adjoint",),
 }
 _TABLE: dict[str, tuple[Pattern, ...]] = {}
 _loaded: set[str] = set()
