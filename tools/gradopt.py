@@ -87,6 +87,7 @@ class Run:
         self.timer: Timer | None = None
         self.counters: dict[str, DebugCounter] = {}
         self.instruments: list[Instrument] = []
+        self.module: Operation | None = None  # of the present chunk
         self.status = OK
 
     def run(self) -> int:
@@ -147,7 +148,7 @@ class Run:
             output: str | None = self._transform(chunk, items)
         except GradoptError as error:
             for diagnostic in error.diagnostics:
-                self._emit(diagnostic)
+                self._emit(self._explained(diagnostic, error))
             self._reproduce(chunk, items, self.options["crash_reproducer"], None)
             if self.diagnostics is None:
                 self.status = max(self.status, WRONG_INPUT)
@@ -162,6 +163,7 @@ class Run:
         return output
 
     def _transform(self, chunk: Source, items: Sequence[Item]) -> str:
+        self.module = None
         module = self._parse(chunk)
         if self.options["run_reproducer"]:
             from gradopt.tools.reproducer import stored_pipeline
@@ -181,6 +183,9 @@ class Run:
 
         with self._timed("Parser"):
             module: Operation = parse_module(chunk, allow_unregistered=self.options["allow_unregistered_dialect"])
+        self.module = module
+        if self.options["no_implicit_module"]:
+            require_module(module, chunk)
         with self._timed("Verifier"):
             diagnostics = verify(module)
         if diagnostics:
@@ -200,9 +205,9 @@ class Run:
                 self.statistics[key] = self.statistics.get(key, 0) + number
 
     def _show(self, op: Operation) -> str:
-        from gradopt.ir.printer import print_operation
+        from gradopt.tools.printing import print_with
 
-        return print_operation(op, generic=self.options["print_op_generic"], debug_info=self.options["print_debuginfo"])
+        return print_with(self.options, op)
 
     def _print(self, module: Operation) -> str:
         if self.options["verify_roundtrip"]:
@@ -218,6 +223,10 @@ class Run:
             from gradopt.tools.elide import elide_elements
 
             elide_elements(module, self.options["elide_elements_larger"])
+        if self.options["print_hex_larger"] is not None:
+            from gradopt.tools.printing import print_hex_larger
+
+            print_hex_larger(module, self.options["print_hex_larger"])
         text = self._show(module)
         return text if text.endswith("\n") or not text else text + "\n"
 
@@ -228,6 +237,24 @@ class Run:
             self.diagnostics.append(diagnostic)
         else:
             sys.stderr.write(render(diagnostic, color=self.color) + "\n")
+
+    def _explained(self, diagnostic: Diagnostic, error: GradoptError) -> Diagnostic:
+        """The diagnostic with the notes that options ask for."""
+        if self.options["print_op_on_diagnostic"] and self.module is not None:
+            from gradopt.tools.printing import OptionPrinter
+
+            for op in self.module.walk():
+                if op.location is diagnostic.location:
+                    printer = OptionPrinter({**self.options, "print_skip_regions": True}, generic=True, debug_info=False)
+                    printer.print(op)
+                    diagnostic.note(op.location, f"see current operation: {printer.text().strip()}")
+                    break
+        if self.options["print_stacktrace_on_diagnostic"]:
+            import traceback
+
+            trace = "".join(traceback.format_tb(error.__traceback__))
+            diagnostic.note(diagnostic.location, f"diagnostic emitted with trace:\n{trace.rstrip()}")
+        return diagnostic
 
     def _check_expectations(self, chunk: Source, found: Sequence[Diagnostic]) -> None:
         from gradopt.tools.expectations import unmet
@@ -298,6 +325,13 @@ class Run:
 
             return nullcontext()
         return self.timer.measure(name)
+
+
+def require_module(module: Operation, chunk: Source) -> None:
+    """Raises GradoptError where the module is not written in the text."""
+    offset = getattr(module.location, "offset", -1)
+    if not chunk.text.startswith(("module", "builtin.module", '"builtin.module"'), offset) or offset < 0:
+        raise GradoptError.at(module.location, "expected a module at the top level (there is none, and --no-implicit-module is given)")
 
 
 def time_now() -> float:
