@@ -1,0 +1,97 @@
+"""Ops of `kernel` that stand for a library kernel with more results than the op that it serves: what a backward kernel reads.
+
+`select-kernels` replaces `hl.attention` by `kernel.attention`, and `bwd.attention` by another `kernel.attention` (which `cse` merges
+with the first) and `kernel.attention_backward`.
+"""
+
+from __future__ import annotations
+
+from gradopt.dialects.arrays import Array, accumulation_dtype, widen
+from gradopt.dialects.bwd.neural.attention import AttentionOp as BackwardAttention
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, tensor_type
+from gradopt.dialects.hl.neural.attention import AttentionAttributes as _Attributes
+from gradopt.dialects.hl.neural.attention import AttentionOp as ForwardAttention
+from gradopt.dialects.hl.neural.attention import mask_kind_of, repeat_heads
+from gradopt.dialects.hl.neural.common import check_dims
+from gradopt.ir.declare import INTEGERS, PURE, UNIT, attribute, operand, optional_operand, result, variadic_result
+from gradopt.ir.types import F32, F64, Type, tensor
+
+__all__ = ["OPERATIONS", "KernelAttentionBackwardOp", "KernelAttentionOp"]
+
+
+class KernelAttentionOp(_Attributes):
+    """`hl.attention` and the rows' log-sum-exp [B, H, Q] in f32 (f64 for f64): +inf for a query that attends to no key."""
+
+    __slots__ = ()
+    name = "kernel.attention"
+    q = operand(FLOAT_TENSOR)
+    k = operand(FLOAT_TENSOR)
+    v = operand(FLOAT_TENSOR)
+    mask_or_bias = optional_operand(ANY_TENSOR)
+    y = result(ANY_TENSOR)
+    lse = result(ANY_TENSOR)
+    traits = frozenset({PURE})
+
+    def infer(self) -> list[Type]:
+        batch, _, queries, keys = self.check_heads(self.q, self.k, self.v)
+        self.check_mask(self.mask_or_bias, self.q, batch, queries, keys)
+        element = F64 if tensor_type(self.q).element is F64 else F32
+        return [self.q.type, tensor([batch, self.num_heads, queries], element)]
+
+    def evaluate(self, q: Array, k: Array, v: Array, mask: Array | None = None) -> tuple[Array, Array]:
+        import numpy as np
+
+        y = ForwardAttention.evaluate(self, q, k, v, mask)  # type: ignore[arg-type]
+        query, key = self.split(widen(q)), repeat_heads(self.split(widen(k)), self.num_heads)
+        scores = np.einsum("bhqd,bhkd->bhqk", query, key) * query.dtype.type(self.score_scale)
+        if self.mask_kind != "none":
+            scores = np.where(np.isfinite(key).all(-1)[:, :, None, :], scores, np.nan)
+        if self.softcap is not None:
+            scores = np.tanh(scores / self.softcap) * self.softcap
+        if self.mask_kind == "bias" and mask is not None:
+            scores = scores + widen(mask)
+        allowed = np.broadcast_to(self.allowed(scores.shape[2], scores.shape[3], mask, mask_kind_of(self)), scores.shape)
+        scores = np.where(allowed, scores, -np.inf)
+        largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+        total = np.exp(scores - np.where(largest == -np.inf, 0, largest)).sum(axis=-1)
+        lse = np.where(total == 0, np.inf, largest[..., 0] + np.log(total))
+        return y, lse.astype(accumulation_dtype(q.dtype))
+
+
+class KernelAttentionBackwardOp(_Attributes):
+    """`bwd.attention` (without dbias) from the forward kernel's result and log-sum-exp."""
+
+    __slots__ = ()
+    name = "kernel.attention_backward"
+    q = operand(FLOAT_TENSOR)
+    k = operand(FLOAT_TENSOR)
+    v = operand(FLOAT_TENSOR)
+    dy = operand(FLOAT_TENSOR)
+    y = operand(FLOAT_TENSOR)
+    lse = operand(FLOAT_TENSOR)
+    mask_or_bias = optional_operand(ANY_TENSOR)
+    wrt = attribute(INTEGERS)
+    masked = attribute(UNIT, optional=True)
+    gradients = variadic_result(ANY_TENSOR)
+    traits = frozenset({PURE})
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """`wrt`."""
+        return self.wrt
+
+    def infer(self) -> list[Type]:
+        batch, _, queries, keys = self.check_heads(self.q, self.k, self.v)
+        self.check_mask(self.mask_or_bias, self.q, batch, queries, keys)
+        check_dims("dy", self.dy, tensor_type(self.q).dims)
+        check_dims("y", self.y, tensor_type(self.q).dims)
+        check_dims("lse", self.lse, [batch, self.num_heads, queries])
+        operands = (self.q, self.k, self.v)
+        return [operands[index].type for index in self.wrt]
+
+    def evaluate(self, q: Array, k: Array, v: Array, dy: Array, y: Array, lse: Array,
+                 mask: Array | None = None) -> tuple[Array, ...]:
+        return BackwardAttention.evaluate(self, q, k, v, dy, mask)  # type: ignore[arg-type]
+
+
+OPERATIONS = (KernelAttentionOp, KernelAttentionBackwardOp)
