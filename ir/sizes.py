@@ -111,7 +111,8 @@ def _is_name(size: SizeExpression) -> bool:
 def _print_terms(terms: tuple[tuple[Monomial, int], ...]) -> str:
     text = ""
     for position, (monomial, coefficient) in enumerate(terms):
-        lone = len(monomial) == 1 and abs(coefficient) == 1
+        # a minus at the front binds closer than floordiv and mod
+        lone = len(monomial) == 1 and (coefficient == 1 or (coefficient == -1 and position > 0))
         factors = [atom if isinstance(atom, str) else (_print_atom(atom) if lone else f"({_print_atom(atom)})")
                    for atom in monomial]
         if abs(coefficient) != 1 or not factors:
