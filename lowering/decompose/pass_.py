@@ -41,8 +41,7 @@ class DecomposePass(Pass):
         func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
           %0 = prim.constant dense<0.0> : tensor<4xf32>
           %1 = prim.cmp %x, %0 {predicate = "le"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1>
-          %2 = prim.constant dense<0.0> : tensor<4xf32>
-          %y = prim.select %1, %2, %x : (tensor<4xi1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+          %y = prim.select %1, %0, %x : (tensor<4xi1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
           return %y : tensor<4xf32>
         }
     """

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradopt.dialects.prim.shape import END
 from gradopt.ir.attributes import ArrayAttr, Attribute, DictionaryAttr, TypeAttr
 from gradopt.ir.diagnostics import Diagnostic, GradoptError
 from gradopt.ir.dialect import near_miss
@@ -128,6 +129,22 @@ def bind_sizes(root: Operation, values: Mapping[str, int]) -> None:
         raise GradoptError(errors)
     for op in operations:
         replace_types(op, types)
+    for op in operations:
+        if op.name == "prim.slice":
+            settle_bounds(op)
+
+
+def settle_bounds(op: Operation) -> None:
+    """Rewrites the bounds of a prim.slice that count from the end of an axis whose size is known by now."""
+    type = op.operands[0].type
+    assert isinstance(type, TensorType)
+    begin, end = list(op.begin), list(op.end)  # type: ignore[attr-defined]
+    for axis, size in enumerate(type.dims):
+        if isinstance(size, int):
+            begin[axis] += size if begin[axis] < 0 else 0
+            end[axis] = size if end[axis] == END else end[axis] + size if end[axis] < 0 else end[axis]
+    fields = op.definition.attributes
+    op.properties = {**op.properties, "begin": fields["begin"].kind.make(begin), "end": fields["end"].kind.make(end)}
 
 
 def types_in(op: Operation) -> list[Attribute]:

@@ -44,7 +44,8 @@ Slope = Callable[[Builder, Value, Any], Value]
 @decomposition("bwd.relu")
 def relu(b: Builder, op: Any) -> Value:
     """select(x <= 0, 0, dy)."""
-    return select_constant(b, compare(b, op.x, "le", 0), 0, op.dy)
+    zero = full_like(b, op.x, 0)
+    return b.prim.select(b.prim.cmp(op.x, zero, predicate="le"), zero, op.dy)
 
 
 def sigmoid_slope(b: Builder, x: Value) -> Value:

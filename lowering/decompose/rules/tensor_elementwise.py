@@ -117,7 +117,8 @@ def fma(b: Builder, x: Value, y: Value, z: Value, op: Any) -> Value:
 @composite("relu")
 def relu(b: Builder, x: Value, op: Any) -> Value:
     """select(x <= 0, 0, x)."""
-    return select_constant(b, compare(b, x, "le", 0), 0, x)
+    zero = full_like(b, x, 0)
+    return b.prim.select(b.prim.cmp(x, zero, predicate="le"), zero, x)
 
 
 @composite("relu6")
