@@ -1,14 +1,14 @@
 """The parser's tables: built from the grammar, and kept in the user's cache folder so that the next process only loads them.
 
-The file is JSON (lark's own serialised form), named by a hash of the grammar and of lark's version, and written beside its place
-before it is renamed. A file that cannot be read is built again.
+The file holds lark's own serialised form (plain data, through marshal: no pickle) behind its SHA-256. It is named by a hash of the
+grammar and of the versions of lark and Python, and written beside its place before it is renamed. What cannot be read is built again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import marshal
 import os
 import sys
 import tempfile
@@ -48,7 +48,7 @@ def load_parser(grammar: Path, callbacks: Any) -> Any:
     text = grammar.read_text(encoding="utf-8")
     key = hashlib.sha256(f"{lark.__version__}|{sys.version_info[:2]}|{OPTIONS}|{text}".encode()).hexdigest()[:32]
     folder = cache_folder()
-    path = None if folder is None else folder / f"{key}.json"
+    path = None if folder is None else folder / f"{key}.tables"
     if path is not None and path.exists():
         with contextlib.suppress(Exception):  # damaged: built again below
             return _restore(path, callbacks)
@@ -64,24 +64,21 @@ def _store(parser: Any, path: Path) -> None:
     from lark.lexer import TerminalDef
 
     data, memo = parser.memo_serialize([TerminalDef, Rule])
-    text = json.dumps({"data": data, "memo": memo}, separators=(",", ":"))
+    data["options"] = {**data["options"], "transformer": None}  # the callbacks are given anew when it is loaded
+    content = marshal.dumps({"data": data, "memo": memo})
     handle, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(handle, "wb") as file:
+        file.write(hashlib.sha256(content).digest() + content)
     os.replace(temporary, path)
 
 
 def _restore(path: Path, callbacks: Any) -> Any:
+    """The parser of a stored file. Raises ValueError where the file is damaged."""
     import lark
 
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    return lark.Lark._load_from_dict(_integer_keys(stored["data"]), _integer_keys(stored["memo"]), transformer=callbacks)
-
-
-def _integer_keys(value: Any) -> Any:
-    """JSON turns the tables' integer keys into strings: turned back."""
-    if isinstance(value, dict):
-        return {int(key) if key.lstrip("-").isdigit() else key: _integer_keys(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_integer_keys(item) for item in value]
-    return value
+    stored = path.read_bytes()
+    checksum, content = stored[:32], stored[32:]
+    if hashlib.sha256(content).digest() != checksum:
+        raise ValueError(f"{path} is damaged")
+    tables = marshal.loads(content)
+    return lark.Lark._load_from_dict(tables["data"], tables["memo"], transformer=callbacks)
