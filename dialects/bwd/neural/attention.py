@@ -82,7 +82,7 @@ class AttentionOp(AttentionAttributes):
 
         def over_groups(x: Array) -> Array:
             key_heads = x.shape[1] // (self.num_heads // k_heads)
-            return x.reshape(x.shape[0], key_heads, -1, *x.shape[2:]).sum(axis=2)
+            return x.reshape(x.shape[0], key_heads, x.shape[1] // key_heads, *x.shape[2:]).sum(axis=2)
 
         k_heads = self.split(k).shape[1]
         found = {

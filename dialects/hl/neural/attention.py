@@ -127,7 +127,7 @@ class AttentionAttributes(Operation):
         if self.layout == "BHSD":
             return x
         if self.layout == "BS(HD)":
-            x = x.reshape(*x.shape[:2], -1, self.head_dim)
+            x = x.reshape(*x.shape[:2], x.shape[2] // self.head_dim, self.head_dim)
         return x.transpose(0, 2, 1, 3)
 
     def join(self, x: Array) -> Array:
@@ -135,7 +135,7 @@ class AttentionAttributes(Operation):
         if self.layout == "BHSD":
             return x
         x = x.transpose(0, 2, 1, 3)
-        return x.reshape(*x.shape[:2], -1) if self.layout == "BS(HD)" else x
+        return x.reshape(*x.shape[:2], x.shape[2] * x.shape[3]) if self.layout == "BS(HD)" else x
 
     def allowed(self, queries: int, keys: int, mask: Array | None, kind: str) -> Array:
         """Which keys each query attends to, broadcastable to [B, H, Q, K]; `kind` says what the mask's axes are."""

@@ -7,8 +7,8 @@ from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.convolution import Problem, elements, is_static
 from gradopt.lowering.codegen.library.convolution_pack import pack, packed_weights
-from gradopt.lowering.codegen.library.convolution_plan import Plan, compute_element, make_plan
 from gradopt.lowering.codegen.library.convolution_plain import fill_zero, flattened, images_as_positions, plain
+from gradopt.lowering.codegen.library.convolution_plan import Plan, compute_element, make_plan
 from gradopt.lowering.codegen.library.convolution_reduce import is_plane_reduction, plane_reduction
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal, times
 from gradopt.lowering.codegen.scalars import value_type

@@ -11,8 +11,17 @@ from gradopt.dialects.prim.reduction import identity_of
 from gradopt.ir.sizes import Size, ceildiv
 from gradopt.ir.types import Type
 from gradopt.lowering.codegen.library import Launch, library
-from gradopt.lowering.codegen.library.source import Source, accumulation_element, blocks, dims_of, element_of, literal, temporary
-from gradopt.lowering.codegen.library.source import times, volume
+from gradopt.lowering.codegen.library.source import (
+    Source,
+    accumulation_element,
+    blocks,
+    dims_of,
+    element_of,
+    literal,
+    temporary,
+    times,
+    volume,
+)
 from gradopt.lowering.codegen.scalars import ACCUMULATE, value_type
 
 COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
@@ -103,8 +112,8 @@ def _rows(op: Any, outer: Size, size: Size) -> Launch:
             _advance(op, source, x, out, "place", "v")
         source.line("row = row + 1")
     if isinstance(outer, int) and isinstance(size, int):
-        grain: Size = max(-(-outer // 64), -(-(1 << 13) // max(size, 1)), 1)
-        grain = -(-grain // LANES) * LANES if outer >= 4 * LANES else grain
+        rows = max(-(-outer // 64), -(-(1 << 13) // max(size, 1)), 1)
+        grain: Size = -(-rows // LANES) * LANES if outer >= 4 * LANES else rows
     else:
         grain = blocks(outer, 32, LANES)
     return source.launch(outer, grain)

@@ -28,8 +28,8 @@ def fold(op: Any) -> list[Launch]:
     wide = accumulation_element(element)
     target = out if wide is element else temporary(dims, wide)
     images, channels, height, width = dims
-    counts = [window_size(size, op.kernel[a], *op.padding[a], op.strides[a], 1, op.dilation[a]) for a, size in enumerate(dims[2:])]
-    block = _channel_block(dims, wide.storage_bytes)  # type: ignore[attr-defined]
+    counts = [window_size(size, op.kernel[a], op.padding[a][0], op.padding[a][1], op.strides[a], 1, op.dilation[a]) for a, size in enumerate(dims[2:])]
+    block = _channel_block(dims, wide.storage_bytes)
     number = ceildiv(channels, block)
     kh, kw = op.kernel
     (top, _), (left, _) = op.padding

@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, ceildiv
 from gradopt.ir.types import I1, IntegerType, Type
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch, library
+from gradopt.lowering.codegen.library.source import (
+    Source,
+    accumulation_element,
+    blocks,
+    dims_of,
+    element_of,
+    literal,
+    temporary,
+    times,
+    volume,
+)
 from gradopt.lowering.fuse.fill import fill_value
-from gradopt.lowering.codegen.library.source import Source, accumulation_element, blocks, dims_of, element_of, literal, temporary
-from gradopt.lowering.codegen.library.source import times, volume
-from gradopt.lowering.codegen.scalars import value_type
 
 MOST_ROW_BLOCKS = 16
 LEAST_INNER = 8
@@ -99,7 +106,8 @@ def _launches(op: Any, sizes: tuple[Size, Size, Size, Size], row: Any, before: S
     launches = []
     if IN_PLACE in op.attributes and not rounded:  # the result lies where x lies: only the updates are written
         return [_kernel(op, sizes, shape, row, target, before, names, copied=True)]
-    apart = outer == 1 and shape == (rows, inner) and (not isinstance(rows, int) or rows * inner > LEAST_BLOCK_ELEMENTS)
+    apart = outer == 1 and shape == (rows, inner) and (
+        not isinstance(rows, int) or not isinstance(inner, int) or rows * inner > LEAST_BLOCK_ELEMENTS)
     if apart:  # one chunk applies the updates: at least the copy is made by all threads
         launches.append(convert(op.x, target))
     launches.append(_kernel(op, sizes, shape, row, target, before, names, apart))
@@ -150,13 +158,13 @@ def _kernel(op: Any, sizes: tuple[Size, Size, Size, Size], shape: tuple[Size, Si
     for size in names:
         source.size(size)
     with source.loop("point", "hi", "lo"):
-        _decode(source, n_row_blocks, n_column_blocks, column_blocks == 1)
+        _decode(source, n_row_blocks, n_column_blocks, n_columns, n_inner, column_blocks == 1)
         source.add(f"""
             first = block * {n_block}
             last = minimum(first + {n_block}, {n_rows})
         """)
         if not copied:
-            _copy(source, out, x, filled, element_of(op.x), n_rows, n_inner, n_columns, column_blocks == 1)
+            _copy(source, out, x, filled, element_of(op.x), n_rows, n_inner, column_blocks == 1)
         with source.loop("i", n_count):
             row(source, n_rows)
             owned = source.block("if k >= first and k < last") if row_blocks != 1 else source.block("if i >= 0")
@@ -166,13 +174,14 @@ def _kernel(op: Any, sizes: tuple[Size, Size, Size, Size], shape: tuple[Size, Si
     return source.launch(total, blocks(total, MOST_CHUNKS, 1))
 
 
-def _decode(source: Source, row_blocks: str, column_blocks: str, whole_rows: bool) -> None:
+def _decode(source: Source, row_blocks: str, column_blocks: str, columns: str, inner: str, whole_rows: bool) -> None:
     if whole_rows:
         source.line("rest = point")
     else:
         source.add(f"""
             rest = index_divide(point, {column_blocks})
-            column = point - rest * {column_blocks}
+            left = (point - rest * {column_blocks}) * {columns}
+            right = minimum(left + {columns}, {inner})
         """)
     if row_blocks == "1":
         source.add("a = rest\nblock = 0")
@@ -183,7 +192,7 @@ def _decode(source: Source, row_blocks: str, column_blocks: str, whole_rows: boo
         """)
 
 
-def _copy(source: Source, out: str, x: str, filled: float | int | None, element: Type, rows: str, inner: str, columns: str,
+def _copy(source: Source, out: str, x: str, filled: float | int | None, element: Type, rows: str, inner: str,
           whole_rows: bool) -> None:
     """The block of x, into the target."""
     if whole_rows:
@@ -195,8 +204,6 @@ def _copy(source: Source, out: str, x: str, filled: float | int | None, element:
         return
     value = f"load({x}, base + z)" if filled is None else literal(filled, element)
     source.add(f"""
-        left = column * {columns}
-        right = minimum(left + {columns}, {inner})
         for r in range(first, last):
             base = (a * {rows} + r) * {inner}
             for z in range(left, right):
