@@ -46,8 +46,25 @@ def _atom_text(atom: object, names: dict[str, str]) -> str:
         return names[atom]
     assert isinstance(atom, tuple)
     kind, inner, divisor = atom
-    function = "index_divide" if kind == "floordiv" else "index_modulo"
+    if _may_be_negative(inner):
+        function = "floor_divide" if kind == "floordiv" else "modulo"
+    else:
+        function = "index_divide" if kind == "floordiv" else "index_modulo"
     return f"{function}({index_text(inner, names)}, {index_text(divisor, names)})"
+
+
+def _may_be_negative(index: Size) -> bool:
+    """True unless a sum has no negative term (loop variables and sizes are >= 0), nor any quotient or rest in it."""
+    work = [index]
+    while work:
+        size = work.pop()
+        if isinstance(size, SizeExpression):
+            if any(coefficient < 0 for _, coefficient in size.terms):
+                return True
+            work += [atom[1] for monomial, _ in size.terms for atom in monomial if not isinstance(atom, str)]
+        elif not isinstance(size, int) or size < 0:
+            return True
+    return False
 
 
 def _row_bytes(size: Size, element_bytes: int) -> int:
