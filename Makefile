@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 export PYTHONWARNINGS ?= default::DeprecationWarning:gradopt
 
-.PHONY: help demo test lint bench venv readme clean
+.PHONY: help demo test lint bench venv readme docs clean
 
 help:
 	@echo "make demo    set up, show the stages of one file, train a network on handwritten digits, leave a PNG"
 	@echo "make test    set up, then lint, types and all tests"
 	@echo "make bench   set up, then the benchmarks against JAX, PyTorch, xDSL and mlir-opt"
 	@echo "make venv    set up the virtual environment only ($(VENV))"
+	@echo "make docs    write docs/reference/: every operation and pass, from the declarations"
 	@echo "make readme  run the commands in README.md again and put in what they print"
 
 $(BIN)/python:
@@ -60,6 +61,10 @@ bench: $(VENV)/.with-benchmarks
 
 readme: $(VENV)/.with-test
 	@$(BIN)/python docs/make_readme.py
+
+docs: $(VENV)/.with-test
+	@$(BIN)/python docs/make_reference.py
+	@echo "docs/reference/ holds a page for each dialect and one of the passes"
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -87,6 +87,8 @@ def _read_file(text: str) -> Array | None:
         if key not in loaded.files:
             raise UsageError(f"'{path}' has no array '{key}'; it has {', '.join(loaded.files)}")
         return loaded[key]
+    except UsageError:
+        raise
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
     except ValueError as error:
