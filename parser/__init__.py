@@ -49,7 +49,7 @@ def parse_attribute(text: str) -> Attribute:
     from gradopt.parser.syntax import Callbacks, Place, resolve_place
 
     value = _read(Source("<attribute>", text), "attribute", Callbacks())
-    return resolve_place(value, {}) if isinstance(value, Place) else value  # type: ignore[no-any-return]
+    return resolve_place(value, {}) if isinstance(value, Place) else value
 
 
 def split_input(text: str, name: str, marker: str = "// -----") -> list[Source]:
@@ -77,12 +77,13 @@ def _read(source: Source, start: str, callbacks: Any) -> Any:
     except SyntaxFault as fault:
         raise _error(source, fault.offset, fault.message) from None
     except lark.exceptions.UnexpectedCharacters as error:
-        raise _error(source, error.pos_in_stream, _unexpected_character(source.text, error.pos_in_stream)) from None
+        offset = error.pos_in_stream or 0
+        raise _error(source, offset, _unexpected_character(source.text, offset)) from None
     except lark.exceptions.UnexpectedToken as error:
-        offset = getattr(error.token, "start_pos", None)
+        place: int | None = getattr(error.token, "start_pos", None)
         if error.token.type == "$END":
             raise _error(source, len(source.text.rstrip()), f"unexpected end of file{_expected(error)}") from None
-        raise _error(source, offset or 0, f"unexpected '{_short(str(error.token))}'{_expected(error)}") from None
+        raise _error(source, place or 0, f"unexpected '{_short(str(error.token))}'{_expected(error)}") from None
 
 
 def _error(source: Source, offset: int, message: str) -> GradoptError:

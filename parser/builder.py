@@ -214,7 +214,8 @@ class IRBuilder:
         if types is None:
             return None, [] if item.form == "module" else None
         if item.form == "generic":
-            return types
+            inputs, outputs = types
+            return inputs, outputs
         if len(types) == 1 and isinstance(types[0], FunctionType):
             return list(types[0].inputs), list(types[0].results)
         bound = sum(count for _, count in item.results) if item.results else len(cls.definition.results) if cls is not None else 0

@@ -22,7 +22,7 @@ def read_builtin(text: str, read_type: Callable[[str], Type]) -> Attribute:
         return _strided(body)
     spaced = re.sub(r"\s+", " ", body.strip())
     spaced = re.sub(r"\s*,\s*", ", ", re.sub(r"\s*->\s*", " -> ", spaced))
-    return AffineMapAttr(spaced) if head == "affine_map" else IntegerSetAttr(spaced)  # type: ignore[no-any-return]
+    return AffineMapAttr(spaced) if head == "affine_map" else IntegerSetAttr(spaced)
 
 
 def _array(body: str, read_type: Callable[[str], Type]) -> Attribute:
@@ -42,7 +42,7 @@ def _array(body: str, read_type: Callable[[str], Type]) -> Attribute:
                 values.append(integer_value(item, element).value)
             except ValueError:
                 raise LiteralError(f"expected an integer, found '{item}'") from None
-    return DenseArrayAttr(element, tuple(values))  # type: ignore[no-any-return]
+    return DenseArrayAttr(element, tuple(values))
 
 
 def _strided(body: str) -> Attribute:
@@ -51,4 +51,4 @@ def _strided(body: str) -> Attribute:
         raise LiteralError("expected strided<[…], offset: …>")
     strides = tuple(None if part.strip() == "?" else int(part) for part in match[1].split(",") if part.strip())
     offset = 0 if match[2] is None else None if match[2] == "?" else int(match[2])
-    return StridedLayoutAttr(strides, offset)  # type: ignore[no-any-return]
+    return StridedLayoutAttr(strides, offset)

@@ -45,7 +45,7 @@ def integer_value(text: str, type: Type) -> IntegerAttr:
     if isinstance(type, IndexType):
         if not -(1 << 63) <= value < 1 << 64:
             raise LiteralError("integer constant out of range for attribute")
-        return IntegerAttr(type.wrap(value), type)  # type: ignore[no-any-return]
+        return IntegerAttr(type.wrap(value), type)
     if not isinstance(type, IntegerType):
         raise LiteralError("integer literal not valid for specified type")
     if type.signedness == "unsigned" and value < 0:
@@ -55,7 +55,7 @@ def integer_value(text: str, type: Type) -> IntegerAttr:
         high = (1 << (type.width - 1)) - 1
     if not low <= value <= high:
         raise LiteralError("integer constant out of range for attribute")
-    return IntegerAttr(type.wrap(value), type)  # type: ignore[no-any-return]
+    return IntegerAttr(type.wrap(value), type)
 
 
 def float_bits(text: str, type: FloatType) -> int:
@@ -84,15 +84,15 @@ def dense_elements(body: str, type: Type) -> DenseElementsAttr:
     if not body:
         if count:
             raise LiteralError(f"expected {count} elements, found none")
-        return DenseElementsAttr(type, b"")  # type: ignore[no-any-return]
+        return DenseElementsAttr(type, b"")
     if body.startswith('"0x'):
         return _blob(body, type, count)
     values, shape = _parse_nested(body, element)
     if shape is None:
-        return DenseElementsAttr(type, values[0] if count else b"", bool(count))  # type: ignore[no-any-return]
+        return DenseElementsAttr(type, values[0] if count else b"", bool(count))
     if tuple(shape) != tuple(type.shape):
         raise LiteralError(f"inferred shape of elements literal ({list(shape)}) does not match type ({list(type.shape)})")
-    return DenseElementsAttr(type, b"".join(values))  # type: ignore[no-any-return]
+    return DenseElementsAttr(type, b"".join(values))
 
 
 def _blob(body: str, type: RankedType, count: int) -> DenseElementsAttr:
@@ -104,16 +104,16 @@ def _blob(body: str, type: RankedType, count: int) -> DenseElementsAttr:
     element: Any = type.element
     if element.text == "i1":
         if len(data) == 1 and data[0] in (0x00, 0xFF):
-            return DenseElementsAttr(type, bytes([data[0] & 1]), True)  # type: ignore[no-any-return]
+            return DenseElementsAttr(type, bytes([data[0] & 1]), True)
         if len(data) != (count + 7) // 8:
             raise LiteralError("elements hex data size is invalid for provided type: " + type.text)
         bits = [data[i // 8] >> (i % 8) & 1 for i in range(count)]
-        return DenseElementsAttr(type, bytes(bits))  # type: ignore[no-any-return]
+        return DenseElementsAttr(type, bytes(bits))
     width = element.storage_bytes
     if len(data) == width * count:
-        return DenseElementsAttr(type, data)  # type: ignore[no-any-return]
+        return DenseElementsAttr(type, data)
     if len(data) == width:
-        return DenseElementsAttr(type, data, True)  # type: ignore[no-any-return]
+        return DenseElementsAttr(type, data, True)
     raise LiteralError("elements hex data size is invalid for provided type: " + type.text)
 
 
@@ -201,4 +201,4 @@ def _element(text: str, element: Type) -> bytes:
 
 def float_attribute(text: str, type: FloatType) -> FloatAttr:
     """A float attribute of a literal."""
-    return FloatAttr(float_bits(text, type), type)  # type: ignore[no-any-return]
+    return FloatAttr(float_bits(text, type), type)

@@ -73,7 +73,7 @@ class Callbacks:
     def inner_attribute(self, text: str) -> A.Attribute:
         """An attribute inside a type: an encoding, a layout, a memory space."""
         if text.startswith("#") and ("<" in text or "." in text):
-            return A.DialectAttr(text[1:])  # type: ignore[no-any-return]
+            return A.DialectAttr(text[1:])
         if text.startswith("#"):
             if text[1:] not in self.attribute_aliases:
                 raise TypeSyntaxError(f"undefined symbol alias id '{text[1:]}'")
@@ -86,7 +86,7 @@ class Callbacks:
             except LiteralError as error:
                 raise TypeSyntaxError(str(error)) from None
         if text.startswith('"'):
-            return A.StringAttr(unescape(text))  # type: ignore[no-any-return]
+            return A.StringAttr(unescape(text))
         number, _, type = text.partition(":")
         try:
             return integer_value(number.strip(), self.reader.read(type.strip()) if type else I64)
@@ -106,7 +106,7 @@ class Callbacks:
     alias_type = plain_type
 
     def function_type(self, c: list[Any]) -> Type:
-        return FunctionType(tuple(type for type, _ in c[0] or ()), tuple(type for type, _ in c[1]))  # type: ignore[no-any-return]
+        return FunctionType(tuple(type for type, _ in c[0] or ()), tuple(type for type, _ in c[1]))
 
     def types(self, c: list[Any]) -> list[Any]:
         return list(c)
@@ -146,13 +146,13 @@ class Callbacks:
         return entries
 
     def dictionary_attribute(self, c: list[Any]) -> A.Attribute:
-        return A.DictionaryAttr(tuple(c[0].items()))  # type: ignore[no-any-return]
+        return A.DictionaryAttr(tuple(c[0].items()))
 
     def array(self, c: list[Any]) -> A.Attribute:
-        return A.ArrayAttr(tuple(item for item in c if item is not None))  # type: ignore[no-any-return]
+        return A.ArrayAttr(tuple(item for item in c if item is not None))
 
     def string(self, c: list[Any]) -> A.Attribute:
-        return A.StringAttr(self._text(c[0]), c[1])  # type: ignore[no-any-return]
+        return A.StringAttr(self._text(c[0]), c[1])
 
     def _text(self, token: Any) -> str:
         try:
@@ -162,16 +162,16 @@ class Callbacks:
 
     def symbol(self, c: list[Any]) -> A.Attribute:
         names = [symbol_value(token) for token in c]
-        return A.SymbolRefAttr(names[0], tuple(names[1:]))  # type: ignore[no-any-return]
+        return A.SymbolRefAttr(names[0], tuple(names[1:]))
 
     def unit(self, c: list[Any]) -> A.Attribute:
-        return A.UnitAttr()  # type: ignore[no-any-return]
+        return A.UnitAttr()
 
     def true(self, c: list[Any]) -> A.Attribute:
-        return A.IntegerAttr(1, I1)  # type: ignore[no-any-return]
+        return A.IntegerAttr(1, I1)
 
     def false(self, c: list[Any]) -> A.Attribute:
-        return A.IntegerAttr(0, I1)  # type: ignore[no-any-return]
+        return A.IntegerAttr(0, I1)
 
     def integer(self, c: list[Any]) -> A.Attribute:
         token, type = c[0], c[1] or I64
@@ -186,7 +186,7 @@ class Callbacks:
         token, type = c[0], c[1] or I64
         try:
             if isinstance(type, FloatType):
-                return A.FloatAttr(float_bits(token, type), type)  # type: ignore[no-any-return]
+                return A.FloatAttr(float_bits(token, type), type)
             return integer_value(token, type)
         except LiteralError as error:
             raise SyntaxFault(str(error), token.start_pos) from None
@@ -195,7 +195,7 @@ class Callbacks:
         token, type = c[0], c[1] or F64
         if not isinstance(type, FloatType):
             raise SyntaxFault("floating point value not valid for specified type", token.start_pos)
-        return A.FloatAttr(float_bits(token, type), type)  # type: ignore[no-any-return]
+        return A.FloatAttr(float_bits(token, type), type)
 
     def dense(self, c: list[Any]) -> A.Attribute:
         token, type = c
@@ -205,7 +205,7 @@ class Callbacks:
                 return dense_elements(body, type)
             if head.strip() == "dense_resource":
                 key = body.strip()
-                return A.DenseResourceAttr(unescape(key) if key.startswith('"') else key, type)  # type: ignore[no-any-return]
+                return A.DenseResourceAttr(unescape(key) if key.startswith('"') else key, type)
             return self._sparse(body, type)
         except LiteralError as error:
             raise SyntaxFault(str(error), token.start_pos) from None
@@ -216,19 +216,19 @@ class Callbacks:
 
         parts = _split(body)
         if not parts:
-            return A.SparseElementsAttr(None, None, type)  # type: ignore[no-any-return]
+            return A.SparseElementsAttr(None, None, type)
         if len(parts) != 2:
             raise LiteralError("expected indices and values in sparse<…>")
         rank = len(type.shape)  # type: ignore[attr-defined]
         rows = parts[1].count(",") + 1 if "[" in parts[1] else 1
         indices = dense_elements(parts[0], TensorType((rows, rank), I64))
         values = dense_elements(parts[1], TensorType((rows,), type.element))  # type: ignore[attr-defined]
-        return A.SparseElementsAttr(indices, values, type)  # type: ignore[no-any-return]
+        return A.SparseElementsAttr(indices, values, type)
 
     def dialect_attribute(self, c: list[Any]) -> A.Attribute:
         if str(c[0])[1:].split("<")[0].split(".")[0] == "builtin":
             raise SyntaxFault("a builtin attribute is written without its dialect", c[0].start_pos)
-        return A.DialectAttr(str(c[0])[1:], c[1])  # type: ignore[no-any-return]
+        return A.DialectAttr(str(c[0])[1:], c[1])
 
     def alias_attribute(self, c: list[Any]) -> Any:
         name = str(c[0])[1:]
@@ -247,7 +247,7 @@ class Callbacks:
             raise SyntaxFault(str(error), c[0].start_pos) from None
 
     def type_attribute(self, c: list[Any]) -> A.Attribute:
-        return A.TypeAttr(c[0])  # type: ignore[no-any-return]
+        return A.TypeAttr(c[0])
 
     def attribute_alias(self, c: list[Any]) -> None:
         name = str(c[0])[1:]
@@ -444,16 +444,16 @@ def resolve_place(place: Place | None, aliases: dict[str, Place], depth: int = 0
     if kind == "file":
         file, line, column, end_line, end_column = parts
         end = None if end_column is None else (end_line if end_line is not None else line, end_column)
-        return FileLocation(file, line, column, end)  # type: ignore[no-any-return]
+        return FileLocation(file, line, column, end)
     if kind == "name":
-        return NameLocation(parts[0], resolve_place(parts[1], aliases, depth + 1))  # type: ignore[no-any-return]
+        return NameLocation(parts[0], resolve_place(parts[1], aliases, depth + 1))
     if kind == "callsite":
-        return CallSiteLocation(*(resolve_place(part, aliases, depth + 1) for part in parts))  # type: ignore[no-any-return]
+        return CallSiteLocation(*(resolve_place(part, aliases, depth + 1) for part in parts))
     if kind == "fused":
         metadata, places = parts
         inner = tuple(dict.fromkeys(location for location in (resolve_place(p, aliases, depth + 1) for p in places)
                                     if location is not UNKNOWN_LOCATION))
         if metadata is None and len(inner) <= 1:
             return inner[0] if inner else UNKNOWN_LOCATION
-        return FusedLocation(inner or (UNKNOWN_LOCATION,), metadata)  # type: ignore[no-any-return]
+        return FusedLocation(inner or (UNKNOWN_LOCATION,), metadata)
     return UNKNOWN_LOCATION

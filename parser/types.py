@@ -66,7 +66,7 @@ class TypeReader:
             return self.aliases[body]
         if body.split("<")[0].split(".")[0] == "builtin":
             raise TypeSyntaxError("a builtin type is written without its dialect")
-        return T.DialectType(body)  # type: ignore[no-any-return]
+        return T.DialectType(body)
 
     def _function(self, text: str, depth: int) -> Type:
         inputs, rest = _balanced(text)
@@ -78,7 +78,7 @@ class TypeReader:
             results = _split(_balanced(rest)[0])
         else:
             results = [rest]
-        return T.FunctionType(tuple(self._read(part, depth + 1) for part in _split(inputs)),  # type: ignore[no-any-return]
+        return T.FunctionType(tuple(self._read(part, depth + 1) for part in _split(inputs)),
                               tuple(self._read(part, depth + 1) for part in results))
 
     def _parameterised(self, head: str, body: str, depth: int) -> Type:
@@ -86,9 +86,9 @@ class TypeReader:
             element = self._read(body, depth + 1)
             if not (element.is_float or element.is_integer):
                 raise TypeSyntaxError("invalid element type for complex")
-            return T.ComplexType(element)  # type: ignore[no-any-return]
+            return T.ComplexType(element)
         if head == "tuple":
-            return T.TupleType(tuple(self._read(part, depth + 1) for part in _split(body)))  # type: ignore[no-any-return]
+            return T.TupleType(tuple(self._read(part, depth + 1) for part in _split(body)))
         if head not in ("tensor", "vector", "memref"):
             raise TypeSyntaxError(f"unknown type '{head}'")
         if re.match(r"\*\s*x", body):
@@ -115,28 +115,28 @@ class TypeReader:
         if head == "vector":
             if None in shape or rest or 0 in shape:
                 raise TypeSyntaxError("vector types must have positive constant sizes")
-            return T.VectorType(shape, element, tuple(scalable))  # type: ignore[no-any-return]
+            return T.VectorType(tuple(size or 0 for size in shape), element, tuple(scalable))
         extras = [self.parse_attribute(part.strip()) for part in rest]
         if head == "tensor":
             if len(extras) > 1:
                 raise TypeSyntaxError("a tensor type has one encoding at most")
             try:
-                return T.TensorType(shape, element, extras[0] if extras else None)  # type: ignore[no-any-return]
+                return T.TensorType(shape, element, extras[0] if extras else None)
             except ValueError as error:
                 raise TypeSyntaxError(str(error)) from None
         layout = next((e for e in extras if isinstance(e, StridedLayoutAttr) or e.text.startswith("affine_map")), None)
         space = next((e for e in extras if e is not layout), None)
         if isinstance(space, IntegerAttr) and space.type is T.I64 and space.value == 0:
             space = None
-        return T.MemRefType(shape, element, layout, space)  # type: ignore[no-any-return]
+        return T.MemRefType(shape, element, layout, space)
 
     def _unranked(self, head: str, parts: list[str], depth: int) -> Type:
         element = self._read(parts[0].strip(), depth + 1)
         if head == "tensor":
-            return T.UnrankedTensorType(element)  # type: ignore[no-any-return]
+            return T.UnrankedTensorType(element)
         if head == "memref":
             space = self.parse_attribute(parts[1].strip()) if len(parts) > 1 else None
-            return T.UnrankedMemRefType(element, space)  # type: ignore[no-any-return]
+            return T.UnrankedMemRefType(element, space)
         raise TypeSyntaxError("a vector has a rank")
 
 
@@ -147,13 +147,13 @@ def scalar_type(text: str) -> Type:
         width = int(match[2])
         if width > MOST_WIDTH:
             raise TypeSyntaxError(f"integer bitwidth is limited to {MOST_WIDTH} bits")
-        return T.IntegerType(width, {"s": "signed", "u": "unsigned", None: ""}[match[1]])  # type: ignore[no-any-return]
+        return T.IntegerType(width, {"s": "signed", "u": "unsigned", None: ""}[match[1]])
     if text == "index":
         return T.INDEX
     if text == "none":
         return T.NONE
     if text in T._FORMATS:
-        return T.FloatType(text)  # type: ignore[no-any-return]
+        return T.FloatType(text)
     raise TypeSyntaxError(f"unknown type '{text}'")
 
 
@@ -191,4 +191,4 @@ def _split(text: str) -> list[str]:
 
 def encoding(text: str) -> Attribute:
     """A dialect attribute kept as its text."""
-    return DialectAttr(text.removeprefix("#"))  # type: ignore[no-any-return]
+    return DialectAttr(text.removeprefix("#"))

@@ -1,4 +1,5 @@
-"""`bwd`: one fused op for the adjoint of one `hl` op. Every op takes the unit attribute `masked`: `dy` may hold lanes that a mask cut off."""
+"""`bwd`: one fused op for the adjoint of one `hl` op. Every op takes the unit attribute `masked`: `dy` may hold lanes that a mask cut
+off."""
 
 from gradopt.dialects.bwd import control, neural, tensor
 from gradopt.ir.dialect import Dialect, declared_operations

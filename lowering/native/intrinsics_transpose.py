@@ -49,7 +49,7 @@ def _emit(emission: Emission, signature: Signature, values: Sequence[ir.Value]) 
     size = 1 << (max(rows, columns) - 1).bit_length()
     source, target = signature.parameters[2], signature.parameters[4]
     assert isinstance(source, Pointer) and isinstance(target, Pointer)
-    vector = ir.VectorType(source.llvm.pointee, size)  # type: ignore[attr-defined]
+    vector = ir.VectorType(source.llvm.pointee, size)
     undefined = ir.Constant(vector, ir.Undefined)
     lines = [
         _load(emission, source, values[2], values[3], row, columns, vector) if row < rows else undefined for row in range(size)
@@ -93,7 +93,8 @@ def _align(pointer: Pointer) -> int:
     return 4 if pointer.element == "f32" else 8
 
 
-def _load(emission: Emission, source: Pointer, pointer: ir.Value, stride: ir.Value, row: int, count: int, vector: ir.VectorType) -> ir.Value:
+def _load(emission: Emission, source: Pointer, pointer: ir.Value, stride: ir.Value, row: int, count: int,
+          vector: ir.VectorType) -> ir.Value:
     address = _place(emission, pointer, stride, row, vector)
     if count == vector.count:
         return emission.access(emission.builder.load(address, align=_align(source)), source)

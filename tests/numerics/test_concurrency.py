@@ -8,10 +8,11 @@ import subprocess
 import sys
 import threading
 
-import gradopt
 import numpy as np
 import pytest
 from gradopt.lowering.native import pool
+
+import gradopt
 
 TEXT = """
 func.func @loss(%x: tensor<96x32xf32>, %w: tensor<32x24xf32>, %b: tensor<24xf32>, %labels: tensor<96xi32>) -> tensor<f32> {

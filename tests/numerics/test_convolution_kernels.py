@@ -21,8 +21,8 @@ def conv_case(x, w, strides=None, padding=None, lhs=None, rhs=None, groups=1, el
     ones = [1] * spatial
     types = [tensor(x, element), tensor(w, element)]
     arrays = [random_array(RNG, type) for type in types]
-    attributes = dict(strides=strides or ones, padding=padding or [[0, 0]] * spatial, lhs_dilation=lhs or ones,
-                      rhs_dilation=rhs or ones, groups=groups)
+    attributes = {"strides": strides or ones, "padding": padding or [[0, 0]] * spatial, "lhs_dilation": lhs or ones,
+                  "rhs_dilation": rhs or ones, "groups": groups}
     scale = max(1, np.prod(w[1:])) ** 0.5
     arrays[1] = (arrays[1] / scale).astype(arrays[1].dtype)
     check(types, lambda b, x, w: b.create("prim.conv", [x, w], **attributes).results, arrays, ROUNDING[element.text])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gradopt.lowering.interpreter import run_function
 
 import gradopt
-from gradopt.lowering.interpreter import run_function
 
 HERE = Path(__file__).parent
 

@@ -28,7 +28,7 @@ by_sample = pytest.mark.parametrize("sample", DIFFERENTIABLE, ids=lambda sample:
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def gradients(sample: Sample) -> tuple[list[Any], list[Any]]:
     """(cotangents, gradients by the rules of `hl`), interpreted as they are."""
     arrays, results = meaning(sample)
