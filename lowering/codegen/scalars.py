@@ -19,7 +19,7 @@ Template = Callable[[Sequence[str], Type], str]
 # kernel-language names of binary ops: (floats, integers, i1); None where the type rule excludes it
 BINARY: dict[str, tuple[str | None, str | None, str | None]] = {
     "add": ("add", "add", None), "sub": ("subtract", "subtract", None), "mul": ("multiply", "multiply", None),
-    "div": ("divide", "truncate_divide", None), "rem": ("fmod", "remainder", None), "pow": ("pow", None, None),
+    "div": ("divide", "truncate_divide", None), "rem": ("fmod", "remainder", None), "pow": ("pow", "integer_power", None),
     "max": ("maximum", "maximum", None), "min": ("minimum", "minimum", None), "atan2": ("atan2", None, None),
     "and": (None, "bit_and", "bit_and"), "or": (None, "bit_or", "bit_or"), "xor": (None, "bit_xor", "bit_xor"),
     "shl": (None, "shift_left", None), "shr": (None, "shift_right", None),
@@ -110,12 +110,25 @@ def scalar_expression(op: Operation, operands: Sequence[str]) -> str:
     if name == "cast":
         return operands[0] if value_type(source) == value_type(result) else f"{value_type(result)}({operands[0]})"
     if name == "bitcast":
-        return f"bitcast_{result.text}({operands[0]})"
+        return bitcast_text(operands[0], source, result)
     if name == "sign":
         return _sign(operands[0], source)
     if name in UNARY:
         return f"{UNARY[name]}({operands[0]})"
     return f"{name}({operands[0]})"
+
+
+def bitcast_text(operand: str, source: Type, result: Type) -> str:
+    """The bits of one type as another; a 16-bit float is held as f32."""
+    if source is result:
+        return operand
+    if isinstance(source, FloatType) and source.width == 16:
+        operand, name = f"bits_of_{source.text}({operand})", "i16"
+    else:
+        name = source.text
+    if isinstance(result, FloatType) and result.width == 16:
+        return f"{result.text}_of_bits({operand if name == 'i16' else f'bitcast_i16({operand})'})"
+    return operand if name == result.text else f"bitcast_{result.text}({operand})"
 
 
 def _comparison(predicate: object, operands: Sequence[str], element: Type) -> str:

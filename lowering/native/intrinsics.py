@@ -33,6 +33,7 @@ Arithmetic, on equal types
     floor_divide modulo truncate_divide remainder (never trap: by zero 0)  index_divide index_modulo (non-negative by
     positive) shift_left shift_right shift_right_logical  bit_and bit_or bit_xor bit_not (booleans too)  maximum
     minimum (NaN is kept) eq ne lt le gt ge is_nan -> i1   select(condition, a, b)   bitcast_<type>(v)
+    integer_power  bits_of_f16 bits_of_bf16 (f32 -> i16)  f16_of_bits bf16_of_bits (i16 -> f32)
 Reductions: `acc = accumulate_add(acc, v)`; also accumulate_multiply, accumulate_maximum, accumulate_minimum.
     The loop that holds one is vectorised with several accumulators.  Its order is fixed by the code, so bits do not
     depend on threads.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gradopt.lowering.native.errors import KernelError
+from gradopt.lowering.native.half import INTRINSICS as HALF
 from gradopt.lowering.native.values import (
     BOOLEAN,
     SCALARS,
@@ -233,6 +234,25 @@ def _conversion(target: Scalar) -> Intrinsic:
     return Intrinsic(target.name, infer, emit, f"convert to {target.name}")
 
 
+def _integer_power(emission: Emission, scalar: Scalar, values: Sequence[ir.Value]) -> ir.Value:
+    """By squaring, wrapped. A negative exponent gives trunc(a ** b): a number other than 0 only for a = 1 and -1."""
+    builder = emission.builder
+    base, exponent = values
+    zero, one = constant(scalar, 0), constant(scalar, 1)
+    outcome, square = one, base
+    for bit in range(scalar.bits):
+        is_set = builder.icmp_unsigned("!=", builder.and_(builder.lshr(exponent, constant(scalar, bit)), one), zero)
+        outcome = builder.select(is_set, builder.mul(outcome, square), outcome)
+        square = builder.mul(square, square)
+    if not scalar.is_signed:
+        return outcome
+    odd = builder.icmp_unsigned("!=", builder.and_(exponent, one), zero)
+    minus = builder.icmp_unsigned("==", base, constant(scalar, -1))
+    small = builder.select(builder.and_(minus, odd), base, one)  # 1 or -1 to a negative power
+    unit = builder.or_(minus, builder.icmp_unsigned("==", base, one))
+    return builder.select(builder.icmp_signed("<", exponent, zero), builder.select(unit, small, zero), outcome)
+
+
 def _bitcast(target: Scalar) -> Intrinsic:
     name = f"bitcast_{target.name}"
 
@@ -287,4 +307,6 @@ ARITHMETIC: tuple[Intrinsic, ...] = (
     Intrinsic("select", _infer_select, _emit_select, "a where the condition holds, else b; both are computed"),
     *(_conversion(scalar) for scalar in SCALARS.values()),
     *(_bitcast(scalar) for scalar in SCALARS.values() if scalar != BOOLEAN),
+    _same_type("integer_power", 2, "iu", _integer_power, "a ** b, wrapped; a negative b truncates towards 0"),
+    *HALF,
 )

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from gradopt.lowering.native import context as words
 from gradopt.lowering.native.elements import ELEMENTS
 from gradopt.lowering.native.errors import KernelError
+from gradopt.lowering.native.half import bits_of, from_bits
 from gradopt.lowering.native.values import (
     CONTEXT,
-    F32,
     FLOAT64,
     I8,
-    I16,
     I32,
     I64,
     INT32,
@@ -120,28 +119,13 @@ def _emit_load(emission: Emission, signature: Signature, values: Sequence[ir.Val
     value = emission.access(builder.load(builder.gep(values[0], [values[1]], inbounds=True)), pointer)
     if pointer.element == "i1":
         return builder.icmp_unsigned("!=", value, ir.Constant(I8, 0))
-    if pointer.element == "f16":
-        return builder.fpext(builder.bitcast(value, ir.HalfType()), F32)
-    if pointer.element == "bf16":
-        return builder.bitcast(builder.shl(builder.zext(value, I32), ir.Constant(I32, 16)), F32)
-    return value
-
-
-def bfloat16_bits(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """The 16 bits of an f32 rounded to the nearest bfloat16, halves to even; a NaN stays a (quiet) NaN."""
-    bits = builder.bitcast(value, I32)
-    odd = builder.and_(builder.lshr(bits, ir.Constant(I32, 16)), ir.Constant(I32, 1))
-    rounded = builder.lshr(builder.add(bits, builder.add(odd, ir.Constant(I32, 0x7FFF))), ir.Constant(I32, 16))
-    quiet = builder.or_(builder.lshr(bits, ir.Constant(I32, 16)), ir.Constant(I32, 0x40))
-    return builder.trunc(builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded), I16)
+    return from_bits[pointer.element](builder, value) if pointer.element in from_bits else value
 
 
 def _to_memory(builder: ir.IRBuilder, element: str, value: ir.Value) -> ir.Value:
     if element == "i1":
         return builder.zext(value, I8)
-    if element == "f16":
-        return builder.bitcast(builder.fptrunc(value, ir.HalfType()), I16)
-    return bfloat16_bits(builder, value) if element == "bf16" else value
+    return bits_of[element](builder, value) if element in bits_of else value
 
 
 def _store(name: str, nontemporal: bool) -> Intrinsic:
