@@ -46,9 +46,9 @@ demo: $(VENV)/.with-examples
 	@$(BIN)/python examples/digits/train.py
 
 test: $(VENV)/.with-test
-	@$(MAKE) --no-print-directory lint
 	@echo "== tests"
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q
+	@$(MAKE) --no-print-directory lint
 
 lint: $(VENV)/.with-test
 	@echo "== ruff"
