@@ -1,0 +1,91 @@
+"""`select-kernels`: preserved operations to the library kernels that serve them. See `SelectKernelsPass`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gradopt.dialects.kernel_library import KernelAttentionOp
+from gradopt.ir.builder import Builder
+from gradopt.ir.operation import Operation
+from gradopt.ir.values import Value
+from gradopt.lowering.passes import Pass, PassContext
+
+__all__ = ["SELECTIONS", "SelectKernelsPass"]
+
+Selection = Callable[[Builder, Any], "list[Value] | None"]  # the replacements, or None where no kernel serves the op
+SELECTIONS: dict[str, Selection] = {}
+
+
+def selection(name: str) -> Callable[[Selection], Selection]:
+    """Registers how an operation becomes a library kernel."""
+    def register(rule: Selection) -> Selection:
+        SELECTIONS[name] = rule
+        return rule
+    return register
+
+
+def _forward(b: Builder, op: Any) -> tuple[Value, Value]:
+    """The forward kernel of an attention op (the same for `hl.attention` and for its adjoint, so that `cse` merges the two)."""
+    declared = KernelAttentionOp.definition.attributes
+    properties = {name: value for name, value in op.properties.items() if name in declared}
+    mask = [op.mask_or_bias] if op.mask_or_bias is not None else []
+    y, lse = b.create("kernel.attention", [op.q, op.k, op.v, *mask], **properties).results
+    return y, lse
+
+
+@selection("hl.attention")
+def attention(b: Builder, op: Any) -> list[Value]:
+    """The forward kernel; its log-sum-exp is read by the adjoint only."""
+    return [_forward(b, op)[0]]
+
+
+@selection("bwd.attention")
+def attention_backward(b: Builder, op: Any) -> list[Value] | None:
+    """The forward kernel again (`cse` merges it with the first) and the backward kernel. The gradient of a bias has no kernel."""
+    if 3 in op.wanted:
+        return None
+    y, lse = _forward(b, op)
+    properties = {name: value for name, value in op.properties.items() if name != "wrt"}
+    mask = [op.mask_or_bias] if op.mask_or_bias is not None else []
+    found = b.create("kernel.attention_backward", [op.q, op.k, op.v, op.dy, y, lse, *mask], wrt=op.wanted, **properties)
+    return list(found.results)
+
+
+@dataclass(frozen=True)
+class SelectKernelsPass(Pass):
+    """Replaces operations that have a library kernel by it; what has none is left for `decompose`.
+
+    The adjoint of attention asks for the forward kernel once more, for its rows' log-sum-exp: `cse` merges the two, and nothing is
+    computed twice.
+
+    Needs: nothing. Guarantees: each `hl.attention`, and each `bwd.attention` without the gradient of a bias, is a `kernel` op.
+
+    Before:
+
+        func.func @f(%q: tensor<1x2x8x4xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32> {
+          %y = hl.attention %q, %k, %v {head_dim = 4, num_heads = 2} : tensor<1x2x8x4xf32>
+          return %y : tensor<1x2x8x4xf32>
+        }
+
+    After:
+
+        func.func @f(%q: tensor<1x2x8x4xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32> {
+          %y, %0 = kernel.attention %q, %k, %v {head_dim = 4, num_heads = 2} : (tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>) -> (tensor<1x2x8x4xf32>, tensor<1x2x8xf32>)
+          return %y : tensor<1x2x8x4xf32>
+        }
+    """
+
+    name: ClassVar[str] = "select-kernels"
+
+    def run(self, op: Operation, context: PassContext) -> None:
+        """Visits every operation once."""
+        for inner in list(op.walk()):
+            rule = SELECTIONS.get(inner.name)
+            if rule is None:
+                continue
+            found = rule(Builder(before=inner, location=inner.location), inner)
+            if found is not None:
+                inner.replace_with(found)
+                context.count("kernels")
