@@ -81,4 +81,4 @@ def _restore(path: Path, callbacks: Any) -> Any:
     if hashlib.sha256(content).digest() != checksum:
         raise ValueError(f"{path} is damaged")
     tables = marshal.loads(content)
-    return lark.Lark._load_from_dict(tables["data"], tables["memo"], transformer=callbacks)
+    return lark.Lark._load_from_dict(tables["data"], tables["memo"], transformer=callbacks)  # type: ignore[no-untyped-call]

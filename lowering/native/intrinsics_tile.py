@@ -76,7 +76,7 @@ class _Tile:
         self.accumulate = bool(accumulate)
         pointer = self.types[_A]
         assert isinstance(pointer, Pointer)
-        self.scalar = pointer.llvm.pointee  # type: ignore[attr-defined]
+        self.scalar = pointer.llvm.pointee
         self.vector = ir.VectorType(self.scalar, self.lanes)
         self.align = 4 if pointer.element == "f32" else 8
 
