@@ -25,7 +25,7 @@ Decomposition: TypeAlias = Callable[..., Value | Sequence[Value]]
 RuleFunction = TypeVar("RuleFunction", bound=Callable[..., Any])
 
 # what `preserve=default` names: the ops that have a kernel of their own because prim cannot be fused into it
-PRESERVED_BY_DEFAULT: frozenset[str] = frozenset()
+PRESERVED_BY_DEFAULT: frozenset[str] = frozenset({"hl.attention", "bwd.attention"})
 
 _RULES: dict[str, Decomposition] = {}
 _loaded = False
