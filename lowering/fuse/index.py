@@ -54,7 +54,9 @@ def _monomial_bounds(monomial: tuple[object, ...], ranges: Ranges) -> tuple[int 
 
 
 def divide(index: Size, divisor: Size, ranges: Ranges) -> Size:
-    """index // divisor; what is smaller than the divisor vanishes."""
+    """index // divisor; what is smaller than the divisor vanishes. By 0 it is 0: an empty array has no index."""
+    if divisor == 0:
+        return 0
     if divisor == 1 or index == 0:
         return index
     if isinstance(divisor, int) and isinstance(index, SizeExpression):
@@ -83,8 +85,8 @@ def divide(index: Size, divisor: Size, ranges: Ranges) -> Size:
 
 
 def modulo(index: Size, divisor: Size, ranges: Ranges) -> Size:
-    """index % divisor; nothing where the index is smaller than the divisor."""
-    if divisor == 1:
+    """index % divisor; the index where it is smaller than the divisor. By 0 it is 0: an empty array has no index."""
+    if divisor in (0, 1):
         return 0
     if isinstance(divisor, int) and isinstance(index, SizeExpression):
         _, rest = _split_divisible(index, divisor)
