@@ -116,6 +116,9 @@ def paused_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            if not gc.get_freeze_count():  # whoever froze objects wants to keep them frozen
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -1,5 +1,7 @@
 """Control flow: first and second order against central differences in float64."""
 
+import sys
+
 import numpy as np
 import pytest
 from gradopt.ir.types import F64, I1, I64, tensor
@@ -190,3 +192,32 @@ def test_a_branch_that_is_not_taken_contributes_nothing(kit):
     np.testing.assert_array_equal(gradient, np.zeros(3))
 
 
+
+
+def test_deep_nesting_needs_no_recursion():
+    """A nest of 150 ifs, deeper than Python's stack would allow if each level took a few frames of it."""
+    from gradopt.lowering.interpreter import run_function
+
+    import gradopt
+
+    depth, vector = 150, "tensor<3xf64>"
+    lines = [f"func.func @f(%p: tensor<i1>, %x: {vector}) -> {vector} {{"]
+    for level in range(depth):
+        p, x = (f"%p{level - 1}", f"%x{level - 1}") if level else ("%p", "%x")
+        lines.append(f"  %r{level} = prim.if {p}, {p}, {x} ({{\n  ^bb0(%p{level}: tensor<i1>, %x{level}: {vector}):")
+    lines.append(f"  %s = prim.sin %x{depth - 1} : {vector}\n  prim.yield %s : ({vector}) -> ()")
+    for level in reversed(range(depth)):
+        lines.append(f"  }}, {{\n  ^bb0(%p{level}: tensor<i1>, %x{level}: {vector}):\n    prim.yield %x{level} : ({vector}) -> ()\n"
+                     f"  }}) : (tensor<i1>, tensor<i1>, {vector}) -> {vector}")
+        lines += [f"  prim.yield %r{level} : ({vector}) -> ()"] if level else []
+    lines.append(f"  return %r0 : {vector}\n}}")
+    module = gradopt.parse("\n".join(lines))
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(220)
+    try:
+        gradopt.run_passes(module, "autodiff{func=f mode=vjp},autodiff{func=f mode=jvp}")
+    finally:
+        sys.setrecursionlimit(limit)
+    x, v = np.array([0.1, 0.2, 0.3]), np.array([1.0, -1.0, 2.0])
+    for name in ("f_vjp", "f_jvp"):
+        np.testing.assert_allclose(run_function(module, name, [np.asarray(True), x, v])[1], np.cos(x) * v)
