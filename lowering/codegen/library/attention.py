@@ -59,7 +59,8 @@ class _Forward:
         self.v_strides = [source.size(stride) for stride in (value_strides.batch, value_strides.head, value_strides.position)]
         block, keys_, width, kind = shape.query_block, shape.key_block, shape.width, shape.kind
         self.qs, self.s, self.o = (source.scratch(kind, count) for count in (block * width, block * keys_, block * width))
-        self.m, self.l = source.scratch(kind, block), source.scratch(kind, block)
+        self.m, self.l, self.base, self.factor = (source.scratch(kind, block) for _ in range(4))
+        self.partial, self.turned = source.scratch(kind, block * shape.lanes), source.scratch(kind, 16 * shape.lanes)
 
     def launch(self) -> Launch:
         """A point is a block of queries of one head."""
@@ -115,9 +116,7 @@ class _Forward:
                                 offset({self.qs}, i * {width}), 0, 0, 0, 1, 0, {width}, offset({self.kt}, kp + j), 0, 0, 0,
                                 {block}, {shape.lanes}, offset({self.s}, i * {block} + j), 0, {block}, {shape.lanes})
         """)
-        self.rules.edge()
-        with source.loop("r", "nq"):
-            self._row()
+        self._weights()
         self._values()
 
     def _values(self) -> None:
@@ -140,10 +139,17 @@ class _Forward:
         with source.block("else"):
             careful_product(source, shape, (self.s, block), (self.v, "vp", vs), self.o)
 
-    def _row(self) -> None:
-        """One row of scores becomes weights; what was summed before is scaled when the maximum rises."""
-        source, shape, kind = self.source, self.shape, self.shape.kind
-        block, width = shape.key_block, shape.width
+    def _weights(self) -> None:
+        """The block's scores become weights; what was summed before is scaled where the maximum rises."""
+        self.rules.edge()
+        with self.source.loop("r", "nq"):
+            self._scores()
+        self._maxima()
+        self._exponentials()
+
+    def _scores(self) -> None:
+        """One row of scores: softcap, and what is cut off or added."""
+        source, kind, block = self.source, self.shape.kind, self.shape.key_block
         source.line(f"at = r * {block}")
         if self.op.softcap is not None:
             cap = f"{kind}({self.op.softcap!r})"
@@ -156,35 +162,53 @@ class _Forward:
             cut = f"load({self.rules.cut}, j)"
             source.add(f"""
                 for j in range(0, {block}):
-                    store({self.s}, at + j, select(eq({cut}, {kind}(-INFINITY)), {kind}(-INFINITY), add(load({self.s}, at + j), {cut})))
+                    v = add(load({self.s}, at + j), {cut})
+                    store({self.s}, at + j, select(eq({cut}, {kind}(-INFINITY)), {kind}(-INFINITY), v))
             """)
+
+    def _maxima(self) -> None:
+        """The rows' new maxima, by vectors: first over the columns that are `lanes` apart, then over transposed blocks of rows."""
+        source, shape, kind = self.source, self.shape, self.shape.kind
+        lanes, block = shape.lanes, shape.key_block
+        largest = f"load({self.s}, r * {block} + i)"
+        for first in range(lanes, block, lanes):
+            largest = f"maximum({largest}, load({self.s}, r * {block} + {first} + i))"
+        row = f"load({self.m}, r + i)"
+        for lane in range(lanes):
+            row = f"maximum({row}, load({self.turned}, {lane * 16} + i))"
         source.add(f"""
-            old = load({self.m}, r)
-            new = old
-            for j in range(0, {block}):
-                new = accumulate_maximum(new, load({self.s}, at + j))
-            base = select(eq(new, {kind}(-INFINITY)), {kind}(0.0), new)
-            total = {kind}(0.0)
-            for j in range(0, {block}):
-                p = exp(subtract(load({self.s}, at + j), base))
-                total = accumulate_add(total, p)
-                store({self.s}, at + j, p)
+            for r in range(0, {shape.query_block}):
+                for i in range(0, {lanes}):
+                    store({self.partial}, r * {lanes} + i, {largest})
+            for r in range(0, {shape.query_block}, 16):
+                transpose_{kind}(16, {lanes}, offset({self.partial}, r * {lanes}), {lanes}, {self.turned}, 16)
+                for i in range(0, 16):
+                    old = load({self.m}, r + i)
+                    new = {row}
+                    base = select(eq(new, {kind}(-INFINITY)), {kind}(0.0), new)
+                    store({self.m}, r + i, new)
+                    store({self.base}, r + i, base)
+                    store({self.factor}, r + i, select(eq(new, old), {kind}(1.0), exp(subtract(old, base))))
         """)
-        if self.op.mask_kind != "none":  # a row with a NaN score still gives nothing to keys that are cut off
-            source.add(f"""
-                if is_nan(new) and edge:
-                    for j in range(0, {block}):
-                        if eq(load({self.rules.cut}, j), {kind}(-INFINITY)):
-                            store({self.s}, at + j, {kind}(0.0))
-            """)
+
+    def _exponentials(self) -> None:
+        """Weights and their sums."""
+        source, shape, kind = self.source, self.shape, self.shape.kind
+        block, width = shape.key_block, shape.width
         source.add(f"""
-            if ne(new, old):
-                factor = exp(subtract(old, base))
-                store({self.m}, r, new)
-                store({self.l}, r, multiply(load({self.l}, r), factor))
-                for d in range(0, {width}):
-                    store({self.o}, r * {width} + d, multiply(load({self.o}, r * {width} + d), factor))
-            store({self.l}, r, add(load({self.l}, r), total))
+            for r in range(0, nq):
+                at = r * {block}
+                base = load({self.base}, r)
+                total = {kind}(0.0)
+                for j in range(0, {block}):
+                    p = exp(subtract(load({self.s}, at + j), base))
+                    total = accumulate_add(total, p)
+                    store({self.s}, at + j, p)
+                factor = load({self.factor}, r)
+                if ne(factor, {kind}(1.0)):
+                    for d in range(0, {width}):
+                        store({self.o}, r * {width} + d, multiply(load({self.o}, r * {width} + d), factor))
+                store({self.l}, r, multiply_add(load({self.l}, r), factor, total))
         """)
 
     def _finish(self) -> None:

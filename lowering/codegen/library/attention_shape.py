@@ -16,6 +16,7 @@ from gradopt.lowering.codegen.scalars import value_type
 __all__ = ["Shape", "Strides", "load_text", "shape_of"]
 
 BLOCK = 64  # queries, and keys, in a block
+ROWS = 16  # a block of queries is a multiple of it: so many rows are turned into vectors at a time
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def shape_of(op: Any) -> Shape:
     rows = 8 if register.sums >= 20 else 4
     step = lanes * 2
     key_block = min(BLOCK, -(-keys // step) * step) if isinstance(keys, int) and keys > 0 else BLOCK
-    query_block = min(BLOCK, -(-queries // rows) * rows) if isinstance(queries, int) and queries > 0 else BLOCK
+    query_block = min(BLOCK, -(-queries // ROWS) * ROWS) if isinstance(queries, int) and queries > 0 else BLOCK
     return Shape(batch, op.num_heads, key_heads, queries, keys, features, vectors * lanes, query_block, key_block, lanes,
                  rows, 2, pair,
                  element)
