@@ -6,17 +6,19 @@ with the first) and `kernel.attention_backward`.
 
 from __future__ import annotations
 
-from gradopt.dialects.arrays import Array, accumulation_dtype, widen
+from gradopt.dialects.arrays import Array, accumulation_dtype, numpy_dtype, widen
 from gradopt.dialects.bwd.neural.attention import AttentionOp as BackwardAttention
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, tensor_type
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, INTEGER_TENSOR, tensor_type
 from gradopt.dialects.hl.neural.attention import AttentionAttributes as _Attributes
 from gradopt.dialects.hl.neural.attention import AttentionOp as ForwardAttention
 from gradopt.dialects.hl.neural.attention import mask_kind_of, repeat_heads
-from gradopt.dialects.hl.neural.common import check_dims
+from gradopt.dialects.hl.neural.common import check_dims, invert, run_time_shape
+from gradopt.dialects.hl.neural.pooling import MaxPool2dOp as ForwardMaxPool
+from gradopt.dialects.hl.neural.pooling import Pooling
 from gradopt.ir.declare import INTEGERS, PURE, UNIT, attribute, operand, optional_operand, result, variadic_result
-from gradopt.ir.types import F32, F64, Type, tensor
+from gradopt.ir.types import F32, F64, I32, UI8, Type, tensor
 
-__all__ = ["OPERATIONS", "KernelAttentionBackwardOp", "KernelAttentionOp"]
+__all__ = ["OPERATIONS", "KernelAttentionBackwardOp", "KernelAttentionOp", "KernelMaxPool2dBackwardOp", "KernelMaxPool2dOp"]
 
 
 class KernelAttentionOp(_Attributes):
@@ -94,4 +96,59 @@ class KernelAttentionBackwardOp(_Attributes):
         return BackwardAttention.evaluate(self, q, k, v, dy, mask)  # type: ignore[arg-type]
 
 
-OPERATIONS = (KernelAttentionOp, KernelAttentionBackwardOp)
+class KernelMaxPool2dOp(Pooling):
+    """`hl.max_pool2d`, and for each window the position of its maximum in the window, row-major; the window's number of elements
+    where none of them lies inside x. Positions are ui8, or i32 for windows of more than 254 elements."""
+
+    __slots__ = ()
+    name = "kernel.max_pool2d"
+    x = operand(FLOAT_TENSOR)
+    y = result(ANY_TENSOR)
+    position = result(INTEGER_TENSOR)
+    traits = frozenset({PURE})
+
+    def infer(self) -> list[Type]:
+        type = tensor_type(self.x)
+        dims = self.pooled(type)
+        return [tensor(dims, type.element), tensor(dims, UI8 if self.pool_size[0] * self.pool_size[1] <= 254 else I32)]
+
+    def evaluate(self, x: Array) -> tuple[Array, Array]:
+        import numpy as np
+
+        y = ForwardMaxPool.evaluate(self, x)  # type: ignore[arg-type]
+        index, found = self.first_maximum(x.transpose(self.data_axes))
+        position = np.where(found, index, self.pool_size[0] * self.pool_size[1]).transpose(invert(self.data_axes))
+        return y, position.astype(numpy_dtype(tensor_type(self.position).element))
+
+
+class KernelMaxPool2dBackwardOp(Pooling):
+    """`bwd.max_pool2d` from the positions that the forward kernel kept; the result type gives the image's shape."""
+
+    __slots__ = ()
+    name = "kernel.max_pool2d_backward"
+    dy = operand(FLOAT_TENSOR)
+    position = operand(INTEGER_TENSOR)
+    result = result(ANY_TENSOR)
+    traits = frozenset({PURE})
+
+    def verify(self) -> None:
+        dims = self.pooled(tensor_type(self.results[0]), "the result")
+        check_dims("dy", self.dy, dims)
+        check_dims("position", self.position, dims)
+
+    def evaluate(self, dy: Array, position: Array) -> Array:
+        import numpy as np
+
+        shape = run_time_shape(self, tensor_type(self.results[0]), (dy, position), ())
+        rows, index = (array.transpose(self.data_axes) for array in (widen(dy), position.astype(np.int64)))
+        dx = np.zeros([shape[axis] for axis in self.data_axes], rows.dtype)
+        found = index < self.pool_size[0] * self.pool_size[1]
+        n, c, i, j = (place[found] for place in np.indices(index.shape))
+        a, b = np.divmod(index[found], self.pool_size[1])
+        height = i * self.strides[0] - self.padding[0][0] + a * self.dilation[0]
+        width = j * self.strides[1] - self.padding[1][0] + b * self.dilation[1]
+        np.add.at(dx, (n, c, height, width), rows[found])
+        return dx.transpose(invert(self.data_axes)).astype(dy.dtype)
+
+
+OPERATIONS = (KernelAttentionOp, KernelAttentionBackwardOp, KernelMaxPool2dOp, KernelMaxPool2dBackwardOp)

@@ -86,7 +86,7 @@ class Pooling(Operation):
         import numpy as np
 
         values, inside, _, _ = self.windows(x)
-        flat = values.reshape(*values.shape[:4], -1)
+        flat = values.reshape(*values.shape[:4], values.shape[4] * values.shape[5])
         valid = np.broadcast_to(inside.reshape(*inside.shape[:2], -1), flat.shape)
         candidates = np.where(valid, flat, -np.inf)
         best = candidates.argmax(axis=-1)
@@ -140,7 +140,7 @@ class MaxPool2dOp(Pooling):
         image = x.transpose(self.data_axes)
         values = self.windows(image)[0]
         index, found = self.first_maximum(image)
-        y = np.take_along_axis(values.reshape(*values.shape[:4], -1), index[..., None], -1)[..., 0]
+        y = np.take_along_axis(values.reshape(*values.shape[:4], values.shape[4] * values.shape[5]), index[..., None], -1)[..., 0]
         return np.where(found, y, x.dtype.type(-np.inf)).transpose(invert(self.data_axes))
 
 

@@ -41,6 +41,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "fold": ("prim.fold",),
     "convolution": ("prim.conv",),
     "attention": ("kernel.attention",),
+    "pooling": ("kernel.max_pool2d", "kernel.max_pool2d_backward"),
     "attention_backward": ("kernel.attention_backward",),
     "convolution_ops": ("hl.conv1d", "hl.conv2d", "hl.conv3d", "hl.conv2d_transpose", "bwd.conv1d_input", "bwd.conv2d_input",
                         "bwd.conv3d_input", "bwd.conv1d_weight", "bwd.conv2d_weight", "bwd.conv3d_weight"),
