@@ -58,7 +58,7 @@ def operand_layout(value: Value, groups: Sequence[Sequence[int]], dims: Dims, st
     reader = Reader(graph, dims, stored)
     sizes = dims(value)
     names = [f"d{axis}" for axis in range(len(sizes))]
-    reader.ranges.update(zip(names, sizes))
+    reader.enter(dict(zip(names, sizes)))
     node = reader.read(value, [0 if size == 1 else named_size(name) for name, size in zip(names, sizes)])
     if not isinstance(node, Load) or node.guard is not None or graph.atoms:
         return None

@@ -173,7 +173,7 @@ class BlockFuser:
             self.externs.append(Extern(self.clustering.extern(op.results), op))
 
     def _node(self, value: Value, index: Sequence[Size], domain: tuple[Size, ...], of_op: bool = False) -> Node:
-        self.reader.ranges.update(zip(variables(len(domain)), domain))
+        self.reader.enter(dict(zip(variables(len(domain)), domain)))
         return self.reader.element(value, index) if of_op else self.reader.read(value, index)
 
     def _add(self, root: Root) -> None:
@@ -223,7 +223,7 @@ class BlockFuser:
         own = tuple(self.dims(value))
         domain = squeezed(own)
         names = [named_size(name) for name in variables(len(domain))]
-        self.reader.ranges.update(zip(variables(len(domain)), domain))
+        self.reader.enter(dict(zip(variables(len(domain)), domain)))
         position = linearize(spread_index(own, list(names)), own)
         self._add(Root(value, "map", domain, None, self.graph.literal(0, I64), position=position))
 
@@ -250,7 +250,7 @@ class BlockFuser:
     def _unrolled(self, op: Operation, combine: str, kept: list[int], reduced: list[int], names: dict[int, str]) -> Node | None:
         """A reduction of a few elements as one expression, so that its kernel is vectorised over the results; None if it is heavy."""
         sizes = self.dims(op.operands[0])
-        self.reader.ranges.update((names[axis], sizes[axis]) for axis in kept)
+        self.reader.enter({names[axis]: sizes[axis] for axis in kept})
         parts: list[Node] = []
         for point in itertools.product(*(range(int(sizes[axis])) for axis in reduced)):  # type: ignore[arg-type]
             index: list[Size] = [0] * len(sizes)

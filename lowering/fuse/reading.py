@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradopt.ir.declare import ELEMENTWISE
@@ -37,8 +37,14 @@ class Reader:
         self.graph, self.dims, self._is_stored = graph, dims, is_stored
         self.ranges = graph.ranges
         self._guard: Node | None = None
-        self._memo: dict[Any, Node] = {}
+        self._memo: dict[Any, Node] = {}  # of the current domain: what a guard or quotient comes to depends on the ranges
+        self._memos: dict[tuple[tuple[str, Size], ...], dict[Any, Node]] = {}
         self._depth = 0
+
+    def enter(self, sizes: Mapping[str, Size]) -> None:
+        """Reads from now on in a domain: the sizes of its loop variables."""
+        self.ranges.update(sizes)
+        self._memo = self._memos.setdefault(tuple(sizes.items()), {})
 
     def read(self, value: Value, index: Sequence[Size], guard: Node | None = None) -> Node:
         """The element of `value` at `index`; loads under `guard` (and the guards around it) touch no memory where it is false."""

@@ -23,8 +23,18 @@ VJP = "autodiff{func=f mode=vjp}"
 TOLERANCE = {"f64": 1e-9, "f32": 3e-4}
 FIRST, BEHIND = (int(text) for text in os.environ.get("GRADOPT_FUZZ_SEEDS", "0:12").split(":"))
 
-# What random programs have found: (text, whether the derivative is what failed).
+# What random programs have found.
 FOUND: dict[str, str] = {
+    "slices of different sizes of one padded array": """
+func.func @f(%x: tensor<4xf64>) -> (tensor<2xf64>, tensor<6xf64>, tensor<4xf64>, tensor<0xf64>) {
+  %z = prim.constant dense<0.0> : tensor<f64>
+  %p = prim.pad %x, %z {high = [4], interior = [0], low = [0]} : (tensor<4xf64>, tensor<f64>) -> tensor<8xf64>
+  %a = prim.slice %p {begin = [1], end = [3], strides = [1]} : (tensor<8xf64>) -> tensor<2xf64>
+  %b = prim.slice %p {begin = [1], end = [7], strides = [1]} : (tensor<8xf64>) -> tensor<6xf64>
+  %c = prim.slice %p {begin = [4], end = [8], strides = [1]} : (tensor<8xf64>) -> tensor<4xf64>
+  %d = prim.slice %p {begin = [1], end = [1], strides = [1]} : (tensor<8xf64>) -> tensor<0xf64>
+  return %a, %b, %c, %d : tensor<2xf64>, tensor<6xf64>, tensor<4xf64>, tensor<0xf64>
+}""",
     "reshape between arrays without elements": """func.func @f(%x: tensor<5x0x3xf64>) -> tensor<2x0x3xf64> {
   %a = hl.sin %x : tensor<5x0x3xf64>
   %b = hl.reshape %a : (tensor<5x0x3xf64>) -> tensor<2x0x3xf64>
