@@ -163,6 +163,9 @@ class Naming:
             result, source = op.results[0], op.operands[0].type
             if isinstance(source, TensorType) and isinstance(result.type, TensorType):
                 result.type = merge(result.type, source.with_element(result.type.element))
+        elif hasattr(op, "known_dims"):
+            with suppress(InvalidOperation):
+                op.results[0].type = merge(op.results[0].type, tensor(op.known_dims(), op.results[0].type.element))  # type: ignore[attr-defined]
         self.use_sizes(op)
         if op.definition.has_verify and UNKNOWN not in [size for value in (*op.operands, *op.results)
                                                         for size in getattr(value.type, "dims", ())]:

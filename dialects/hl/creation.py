@@ -13,7 +13,7 @@ from gradopt.dialects.prim.elementwise import BitcastOp as PrimBitcastOp
 from gradopt.dialects.prim.elementwise import CastOp as PrimCastOp
 from gradopt.ir.declare import CONSTANT, ELEMENTS, INTEGER, PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import provably_different
+from gradopt.ir.sizes import Size, provably_different
 from gradopt.ir.types import F16, FloatType, IntegerType, Type, tensor
 
 
@@ -244,11 +244,16 @@ class OneHotOp(Operation):
         """The place of the new axis in the result. Raises InvalidOperation."""
         return check_axis(self.axis, tensor_type(self.indices).rank + 1)
 
-    def verify(self) -> None:
+    def known_dims(self) -> list[Size]:
+        """The sizes of the result, whose element type is free. Raises InvalidOperation."""
         dims = list(tensor_type(self.indices).dims)
         if self.depth < 0:
             raise InvalidOperation(f"attribute 'depth' is {self.depth}, expected no negative value")
         dims.insert(self.normal_axis, self.depth)
+        return dims
+
+    def verify(self) -> None:
+        dims = self.known_dims()
         target = tensor_type(self.results[0])
         if target.rank != len(dims) or any(provably_different(a, b) for a, b in zip(target.dims, dims)):
             raise InvalidOperation(f"has result shape {shape_text(target)}, expected {shape_text(tensor(dims, target.element))}")

@@ -135,10 +135,7 @@ def brute(equation: str, *arrays: Any) -> Any:
     left, arrow, right = text.partition("->")
     terms, spare = left.split(","), "ZYXW"
     width = max([array.ndim - len(term.replace("...", "")) for term, array in zip(terms, arrays) if "..." in term], default=0)
-    terms = [
-        term.replace("...", spare[width - (array.ndim - len(term.replace("...", ""))) : width])
-        for term, array in zip(terms, arrays)
-    ]
+    terms = [term.replace("...", spare[width - (array.ndim - len(term.replace("...", ""))) : width]) for term, array in zip(terms, arrays)]
     letters = "".join(terms)
     output = (
         right.replace("...", spare[:width])
@@ -154,10 +151,7 @@ def brute(equation: str, *arrays: Any) -> Any:
     for place in np.ndindex(*[sizes[name] for name in names]):
         at = dict(zip(names, place))
         value = np.prod(
-            [
-                array[tuple(0 if size == 1 else at[name] for name, size in zip(term, array.shape))]
-                for term, array in zip(terms, arrays)
-            ]
+            [array[tuple(0 if size == 1 else at[name] for name, size in zip(term, array.shape))] for term, array in zip(terms, arrays)]
         )
         out[tuple(at[name] for name in output)] += value
     return out
@@ -189,9 +183,7 @@ def factorisations() -> list[Sample]:
                     reference=None
                     if "0" in a + b
                     else each(
-                        lambda a, b, lower=lower, transpose=transpose: linalg.solve_triangular(
-                            a, b, lower=lower, trans=int(transpose)
-                        )
+                        lambda a, b, lower=lower, transpose=transpose: linalg.solve_triangular(a, b, lower=lower, trans=int(transpose))
                     ),
                 )
             )

@@ -154,10 +154,7 @@ def element_types() -> list[Sample]:
         op("bitcast", "4:ui16", results="4:f16", reference=lambda x: np.frombuffer(x.tobytes(), np.float16)),
         op("shape_cast", "Nx4", results="3x4", reference=lambda x: x),
         op("shape_cast", "3x4", results="Nx4", reference=lambda x: x),
-        *(
-            op("dim", "2xNx4", axis=axis, exact=True, reference=lambda x, axis=axis: np.int64([2, 3, 4][axis]))
-            for axis in (0, 1, -1)
-        ),
+        *(op("dim", "2xNx4", axis=axis, exact=True, reference=lambda x, axis=axis: np.int64([2, 3, 4][axis])) for axis in (0, 1, -1)),
     ]
     return samples
 
@@ -205,9 +202,7 @@ def reductions() -> list[Sample]:
         samples += [op(name, shape, reference=lambda x, rule=rule: rule(x, axis=None)) for shape in ("Nx4", "2x1xNx1x2")]
         samples += [
             op(name, "Nx1x4", axes=[-2, 0], reference=lambda x, rule=rule: rule(x, axis=(0, 1))),
-            op(
-                name, "", smooth=name != "std", reference=lambda x, rule=rule: rule(x, axis=()) if name not in ("std",) else 0 * x
-            ),
+            op(name, "", smooth=name != "std", reference=lambda x, rule=rule: rule(x, axis=()) if name not in ("std",) else 0 * x),
         ]
         if name in ("sum", "prod", "logsumexp", "norm"):
             for axes in ([0], [1], [0, 1]):
@@ -303,8 +298,7 @@ def axis_ops() -> list[Sample]:
                 )
             )
         samples += [
-            op(name, "2xN", exclusive=e, reference=lambda x, e=e, rule=rule: by_steps(x.reshape(-1), 0, rule, e))
-            for e in (False, True)
+            op(name, "2xN", exclusive=e, reference=lambda x, e=e, rule=rule: by_steps(x.reshape(-1), 0, rule, e)) for e in (False, True)
         ]
         samples += [
             op(name, "", reference=lambda x: x.reshape(1)),

@@ -25,9 +25,7 @@ def views() -> list[Sample]:
         ("4xN:i8", "2x2xN:i8"),
     ):
         shape = tuple(3 if size == "N" else int(size) for size in target.partition(":")[0].split("x") if size)
-        samples.append(
-            op("reshape", source, results=target, reference=lambda x, *n, shape=shape: np.array(x.tolist()).reshape(shape))
-        )
+        samples.append(op("reshape", source, results=target, reference=lambda x, *n, shape=shape: np.array(x.tolist()).reshape(shape)))
     for shape in ("2xNx4", "", "N", "0x3", "2x1xNx1x2:i32"):
         samples.append(op("flatten", shape, reference=lambda x: np.array(list(x.flat))))
     for shape, axes in (("Nx4", [0]), ("Nx4", [-1, 0]), ("Nx4", [1, 2]), ("", [0, 1]), ("0x2", [1]), ("Nx4", [])):
@@ -99,10 +97,7 @@ def views() -> list[Sample]:
             shape,
             axes=axes,
             reference=lambda x, axes=axes: x[
-                tuple(
-                    slice(None, None, -1 if axes is None or axis in axes or axis - x.ndim in axes else 1)
-                    for axis in range(x.ndim)
-                )
+                tuple(slice(None, None, -1 if axes is None or axis in axes or axis - x.ndim in axes else 1) for axis in range(x.ndim))
             ],
         )
         for shape, axes in (("2xNx4", None), ("2xNx4", [1]), ("2xNx4", [-1, 0]), ("", None), ("0x2", [0]), ("N", []))
@@ -257,9 +252,7 @@ def slices() -> list[Sample]:
         data = {1: given(starts[0]), 2: given(starts[1])}
         low = [min(max(start, 0), size - taken) for start, size, taken in zip(starts, (3, 4), (2, 3))]
         index = tuple(slice(start, start + taken) for start, taken in zip(low, (2, 3)))
-        samples.append(
-            op("dynamic_slice", "Nx4", ":i64", ":i32", data=data, sizes=[2, 3], reference=lambda x, i, j, index=index: x[index])
-        )
+        samples.append(op("dynamic_slice", "Nx4", ":i64", ":i32", data=data, sizes=[2, 3], reference=lambda x, i, j, index=index: x[index]))
         moved = {2: data[1], 3: data[2]}
         samples.append(
             op(

@@ -133,7 +133,7 @@ def read_type(text: str, variant: str = STATIC, element: str = "f64") -> TensorT
 def module_of(samples: Sample | Sequence[Sample], variant: str = STATIC, element: str = "f64", passes: str = "") -> Operation:
     """A verified module whose function @f applies samples to its arguments, after passes (the result is verified too).
 
-    In the dynamic variant an op that takes `sizes` gets an argument of type tensor<i64> for each."""
+    In the dynamic variant an op that takes `sizes` reads each off an operand that has the size, or gets an argument for it."""
     module = make_operation(operation_class("builtin.module"), [], {}, regions=[new_region()])
     function = make_function("f", [], [])
     Builder(module.regions[0].block).insert(function)
@@ -142,9 +142,12 @@ def module_of(samples: Sample | Sequence[Sample], variant: str = STATIC, element
     for sample in [samples] if isinstance(samples, Sample) else samples:
         arguments = [block.add_argument(read_type(text, variant, element)) for text in sample.operands]
         types = None if sample.results is None else [read_type(text, variant, element) for text in sample.results]
-        sizes = sum(size is UNKNOWN for type in types or () for size in type.dims)
-        takes_sizes = any(each.name == "sizes" for each in operation_class(sample.name).definition.operands)
-        arguments += [block.add_argument(tensor((), I64)) for _ in range(sizes if takes_sizes else 0)]
+        if variant == DYNAMIC and (count := missing_sizes(sample)):
+            where = [(value, type.index(UNKNOWN)) for value in arguments if UNKNOWN in (type := value.type.dims)]
+            if where:
+                arguments += [b.prim.dim(where[0][0], axis=where[0][1]) for _ in range(count)]
+            else:
+                arguments += [block.add_argument(tensor((), I64)) for _ in range(count)]
         returned += b.create(sample.name, arguments, types, **sample.attributes).results
     b.create("func.return", returned)
     signature = FunctionType(tuple(each.type for each in block.arguments), tuple(value.type for value in returned))
@@ -172,13 +175,18 @@ def arrays_of(sample: Sample, element: str = "f64") -> list[Array]:
     return found
 
 
+def missing_sizes(sample: Sample) -> int:
+    """How many `sizes` operands the dynamic variant takes."""
+    if sample.results is None or not any(each.name == "sizes" for each in operation_class(sample.name).definition.operands):
+        return 0
+    return sum(text.partition(":")[0].split("x").count("N") for text in sample.results)
+
+
 def size_arrays(sample: Sample, variant: str) -> list[Array]:
-    """The `sizes` operands of the dynamic variant."""
-    if variant != DYNAMIC or sample.results is None:
+    """The arguments for sizes that no operand has."""
+    if variant != DYNAMIC or any("N" in text for text in sample.operands):
         return []
-    if not any(each.name == "sizes" for each in operation_class(sample.name).definition.operands):
-        return []
-    return [np.array(SIZE)] * sum(text.partition(":")[0].split("x").count("N") for text in sample.results)
+    return [np.array(SIZE)] * missing_sizes(sample)
 
 
 def run(module: Operation, arrays: Sequence[Array], name: str = "f") -> list[Array]:
@@ -187,9 +195,7 @@ def run(module: Operation, arrays: Sequence[Array], name: str = "f") -> list[Arr
     for array, type in zip(found, result_types(module, name), strict=True):
         assert array.dtype == numpy_dtype(type.element), f"{array.dtype} for {type.text}"
         assert len(type.shape) == array.ndim, f"shape {array.shape} for {type.text}"
-        assert all(size is None or size == actual for size, actual in zip(type.shape, array.shape)), (
-            f"{array.shape} for {type.text}"
-        )
+        assert all(size is None or size == actual for size, actual in zip(type.shape, array.shape)), f"{array.shape} for {type.text}"
     return found
 
 

@@ -163,9 +163,7 @@ def test_random_numbers_have_their_distribution() -> None:
                 "}",
             ]
         ).replace("xT", "x" + element)
-        uniform, normal = (
-            array.astype(np.float64) for array in run_function(gradopt.parse(text), "f", [np.array([3, 4], np.uint32)])
-        )
+        uniform, normal = (array.astype(np.float64) for array in run_function(gradopt.parse(text), "f", [np.array([3, 4], np.uint32)]))
         assert uniform.min() >= 0 and uniform.max() < 1
         assert abs(uniform.mean() - 0.5) < tolerance and abs(uniform.var() - 1 / 12) < tolerance
         assert abs(normal.mean()) < tolerance and abs(normal.var() - 1) < tolerance
