@@ -112,6 +112,8 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
         raise GradoptError.at(module.location, f"there is no function '@{entry}' with a body{near_miss(entry, symbols(module))}")
     keep_only(module, function)
     run("inline{custom-derivatives=true}")
+    if any(op.name == "hl.checkpoint_begin" for op in function.walk()):
+        run("checkpoint")
     name_sizes(function)
     for passes in (pipeline or DEFAULT_PIPELINE).split(";"):
         run(passes)
