@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce
 from typing import TypeAlias, Union
 
 __all__ = ["UNKNOWN", "Size", "SizeExpression", "UnknownSize", "add", "assumed_equal", "ceildiv", "floordiv", "mod", "multiply",
@@ -118,7 +119,7 @@ def _print_terms(terms: tuple[tuple[Monomial, int], ...]) -> str:
         if abs(coefficient) != 1 or not factors:
             factors.append(str(abs(coefficient)))
         sign = ("-" if coefficient < 0 else "") if position == 0 else (" - " if coefficient < 0 else " + ")
-        text += sign + " * ".join(factors)
+        text += sign + reduce(lambda left, right: f"({left}) * {right}" if " * " in left else f"{left} * {right}", factors)
     return text or "0"
 
 

@@ -350,7 +350,8 @@ class NestSource:
     # --- statements
 
     def _position(self, op: Operation, indices: Sequence[Value]) -> str:
-        names = {f"d{number}": self.names[value] for number, value in enumerate(indices)}
+        dims = op.map.body.split(")", 1)[0].count("d")  # type: ignore[attr-defined]
+        names = {f"d{number}" if number < dims else f"s{number - dims}": self.names[value] for number, value in enumerate(indices)}
         return index_text(map_expression(op.map), names)  # type: ignore[attr-defined]
 
     def _statement(self, op: Operation) -> None:

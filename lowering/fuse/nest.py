@@ -55,6 +55,7 @@ class NestWriter:
         self.written, self.accumulated = list(written), accumulated
         self.made = {root.value: root for root in cluster.roots}
         self.inner_names = schedule.inner_names
+        self.loop_names = frozenset(name for name, _ in (*schedule.outer, *schedule.inner))
         self.parameters: list[str] = []
         self.scalars: dict[Value, Value] = {}  # row root -> its scalar
         self.kept: dict[int, int] = {}  # id(node) -> scratch slot
@@ -315,14 +316,19 @@ class NestWriter:
     def _map(self, index: Size) -> tuple[Attribute, list[Value]]:
         """An index expression as an affine map and the values of its dimensions."""
         index = substitute(index, self.schedule.renaming)
-        names = sorted(index_names(index))
+        found = sorted(index_names(index))
+        moving = [name for name in found if name in self.graph.atoms or name in self.loop_names]
+        sizes = [name for name in found if name not in moving]  # an index may be multiplied by a symbol, not by a dimension
+        names = moving + sizes
         operands = [self._name_value(name) for name in names]
-        renamed = {name: named_size(f"d{position}") for position, name in enumerate(names)}
+        renamed = {name: named_size(f"d{position}") for position, name in enumerate(moving)}
+        renamed.update({name: named_size(f"s{position}") for position, name in enumerate(sizes)})
         # two steps, so that a new name never meets an old one
         temporary = {name: named_size(f"t{position}") for position, name in enumerate(names)}
         text = substitute(substitute(index, temporary), {f"t{position}": renamed[name] for position, name in enumerate(names)})
-        dims = ", ".join(f"d{position}" for position in range(len(names)))
-        return AffineMapAttr(f"({dims}) -> ({text})"), operands
+        dims = ", ".join(f"d{position}" for position in range(len(moving)))
+        symbols = f"[{', '.join(f's{position}' for position in range(len(sizes)))}]" if sizes else ""
+        return AffineMapAttr(f"({dims}){symbols} -> ({text})"), operands
 
     def _name_value(self, name: str) -> Value:
         node = self.graph.atoms.get(name)
