@@ -8,9 +8,9 @@ from gradopt.ir.operation import Block, Operation, Region
 
 
 class ModuleOp(Operation):
-    """A list of operations with symbols: what a file holds."""
+    """A list of operations with symbols: what a file holds. `external_resources`: what tools outside keep in the file."""
 
-    __slots__ = ()
+    __slots__ = ("external_resources",)
     name = "builtin.module"
     sym_name = attribute(STRING, optional=True)
     sym_visibility = attribute(STRING, optional=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Any, ClassVar, TypeVar
 
-from gradopt.ir.text import escape_string, float_text
+from gradopt.ir.text import escape_string, float_text, integer_text
 
 __all__ = ["AffineMapAttr", "ArrayAttr", "Attribute", "DenseArrayAttr", "DenseElementsAttr", "DenseResourceAttr",
            "DialectAttr", "DictionaryAttr", "FloatAttr", "IntegerAttr", "IntegerSetAttr", "Interned", "SparseElementsAttr",
@@ -96,7 +96,7 @@ class IntegerAttr(Attribute):
     def spell(self) -> str:
         if self.type.text == "i1":
             return "true" if self.value else "false"
-        return f"{self.value} : {self.type.text}"
+        return f"{integer_text(self.value)} : {self.type.text}"
 
 
 class FloatAttr(Attribute):
@@ -276,18 +276,18 @@ class DenseArrayAttr(Attribute):
         elif self.element.text == "i1":
             items = ["true" if value else "false" for value in self.values]
         else:
-            items = [str(value) for value in self.values]
+            items = [integer_text(value) for value in self.values]
         return f"array<{self.element.text}{': ' if items else ''}{', '.join(items)}>"
 
 
 class DenseResourceAttr(Attribute):
-    """`dense_resource<key> : type`: a blob that stands at the end of the file."""
+    """`dense_resource<key> : type`: a blob that stands at the end of the file (its alignment in 4 bytes, then the data)."""
 
-    __slots__ = ("resource", "type")
+    __slots__ = ("blob", "resource", "type")
 
-    def __init__(self, resource: str, type: Any) -> None:
-        self.resource, self.type = resource, type
-        self._set(resource, type)
+    def __init__(self, resource: str, type: Any, blob: bytes | None = None) -> None:
+        self.resource, self.type, self.blob = resource, type, blob
+        self._set(resource, type, blob)
 
     def spell(self) -> str:
         return f"dense_resource<{key_text(self.resource)}> : {self.type.text}"

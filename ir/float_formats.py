@@ -39,6 +39,62 @@ def decode_float(format: Any, bits: int) -> float:
         return sign * math.inf
 
 
+def finite_parts(format: Any, bits: int) -> tuple[bool, int, int] | None:
+    """(negative, significand, power): the value is significand * 2**power, exactly. None for NaN and infinity."""
+    mantissa_bits, exponent_bits = format.mantissa_bits, format.exponent_bits
+    mantissa = bits & ((1 << mantissa_bits) - 1)
+    exponent = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1)
+    negative = bool(bits >> (mantissa_bits + exponent_bits) & 1)
+    top = exponent == (1 << exponent_bits) - 1
+    if format.special == "e8m0":
+        return None if bits == 0xFF else (False, 1, exponent - format.bias)
+    if (format.special in ("ieee", "x87") and top) or (format.special == "fnuz" and negative and not exponent and not mantissa):
+        return None
+    if format.special == "fn" and top and mantissa == (1 << mantissa_bits) - 1:
+        return None
+    fraction_bits = 63 if format.special == "x87" else mantissa_bits
+    significand = mantissa if format.special == "x87" or not exponent else mantissa + (1 << mantissa_bits)
+    return negative, significand, max(exponent, 1) - format.bias - fraction_bits
+
+
+def decimal_text(significand: int, power: int, precision: int, most_zeros: int) -> str:
+    """significand * 2**power (not 0) with at most `precision` significant digits, as LLVM's APFloat::toString spells it.
+
+    `most_zeros` = 0 asks for `1.500000e+00` (digits filled up with zeros), else a plain number with at most so many padding zeros, or
+    `1.5E+22`. Digits that are cut off first are truncated, then the rest is rounded half up: so does LLVM."""
+    exponent = 0
+    if power > 0:
+        significand <<= power
+    elif power < 0:
+        shift = min((significand & -significand).bit_length() - 1, -power)
+        significand, exponent = significand >> shift, power + shift
+        significand *= 5 ** -exponent
+    spare = significand.bit_length() - (precision * 196 + 58) // 59
+    removed = spare * 59 // 196 if spare > 0 else 0
+    digits = str(significand // 10 ** removed)
+    exponent += removed
+    exponent += len(digits) - len(digits.rstrip("0"))
+    digits = digits.rstrip("0")
+    if len(digits) > precision:
+        kept, exponent = digits[:precision], exponent + len(digits) - precision
+        if digits[precision] >= "5":
+            kept = str(int(kept) + 1)
+        exponent += len(kept) - len(kept.rstrip("0"))
+        digits = kept.rstrip("0")
+    first = exponent + len(digits) - 1  # the power of ten of the first digit
+    if most_zeros == 0:
+        return f"{digits[0]}.{digits[1:].ljust(precision, '0')}e{'-' if first < 0 else '+'}{abs(first):02d}"
+    if exponent >= 0:
+        scientific = exponent > most_zeros or len(digits) + exponent > precision
+    else:
+        scientific = first < 0 and -first > most_zeros
+    if scientific:
+        return f"{digits[0]}.{digits[1:] or '0'}E{'-' if first < 0 else '+'}{abs(first)}"
+    if exponent >= 0:
+        return digits + "0" * exponent
+    return digits[:first + 1] + "." + digits[first + 1:] if first >= 0 else "0." + "0" * (-first - 1) + digits
+
+
 def encode_float(format: Any, value: float) -> int:
     """The bit pattern of `value` rounded to nearest, ties to even; what is too large becomes infinity, or NaN, or the largest value
     where there is neither."""

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from gradopt.ir.attributes import Attribute
 from gradopt.ir.text import escape_string
 
-__all__ = ["UNKNOWN_LOCATION", "CallSiteLocation", "FileLocation", "FusedLocation", "Location", "NameLocation", "Source",
+__all__ = ["UNKNOWN_LOCATION", "CallSiteLocation", "FileLocation", "FusedLocation", "Location", "LocationAttr", "NameLocation", "Source",
            "SourceLocation", "UnknownLocation", "file_position"]
 
 
@@ -88,6 +88,19 @@ class FusedLocation(Location):
     def spell(self) -> str:
         metadata = f"<{self.metadata.text}>" if self.metadata is not None else ""
         return f"fused{metadata}[{', '.join(location.text for location in self.locations)}]"
+
+
+class LocationAttr(Attribute):
+    """A location as the value of an attribute: `loc(…)`."""
+
+    __slots__ = ("location",)
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._set(location)
+
+    def spell(self) -> str:
+        return f"loc({self.location.text})"
 
 
 class Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,37 +28,61 @@ def escape_string(value: str) -> str:
     return '"' + "".join(pieces) + '"'
 
 
+@lru_cache(maxsize=8192)
 def float_text(bits: int, type: Any) -> str:
-    """A float literal: `%.6e` where that reads back to the same bits, else more digits, else the bit pattern in hex."""
-    value = type.decode(bits)
-    if value - value == 0 and type.width <= 64:  # finite
-        short = f"{value:.6e}"
-        if type.encode(float(short)) == bits:
+    """A float literal as MLIR spells it: six digits where those read back to the same bits, else more, else the bit pattern in hex.
+
+    MLIR reads decimals as 64-bit floats; wider values that are none of those are hex here, so that no bit is lost."""
+    from gradopt.ir.float_formats import decimal_text, finite_parts
+
+    parts = finite_parts(type, bits)
+    pattern = f"0x{bits:0{(type.width + 3) // 4}X}"
+    if parts is None:
+        return pattern
+    negative, significand, power = parts
+    sign = "-" if negative else ""
+    if significand == 0:
+        return sign + "0.000000e+00"
+    short = sign + decimal_text(significand, power, 6, 0)
+    if type.width > 64:
+        if not _is_double(significand, power):
+            return pattern
+        if _is_nearest(short, significand, power):
             return short
-        longer = _general_text(value, 17 if type.width == 64 else 9)
-        if "." in longer and type.encode(float(longer)) == bits:
-            return longer
-    return f"0x{bits:0{(type.width + 3) // 4}X}"
+    elif type.encode(float(short)) == bits:
+        return short
+    precision = type.mantissa_bits + (0 if type.special == "x87" else 1)
+    longer = sign + decimal_text(significand, power, 2 + precision * 59 // 196, 3)
+    return longer if "." in longer and type.encode(float(longer)) == bits else pattern
 
 
-def _general_text(value: float, digits: int) -> str:
-    """The value with at most `digits` significant digits, in plain or `E` notation, as APFloat writes it."""
-    text = f"{value:.{digits - 1}e}"
-    mantissa, exponent = text.split("e")
-    mantissa = mantissa.rstrip("0").rstrip(".")
-    power = int(exponent)
-    negative, mantissa = mantissa.startswith("-"), mantissa.lstrip("-")
-    figures = mantissa.replace(".", "")
-    if -4 < power < 0 or (power >= 0 and len(figures) - 1 <= power + 3 and power < digits) or 0 <= power < digits:
-        if power < 0:
-            plain = "0." + "0" * (-power - 1) + figures
-        elif len(figures) <= power + 1:
-            plain = figures + "0" * (power + 1 - len(figures))
-        else:
-            plain = figures[: power + 1] + "." + figures[power + 1:]
-    else:
-        plain = figures[0] + "." + (figures[1:] or "0") + f"E{'+' if power >= 0 else '-'}{abs(power)}"
-    return ("-" if negative else "") + plain
+def _is_double(significand: int, power: int) -> bool:
+    """True if significand * 2**power is a 64-bit float."""
+    from fractions import Fraction
+
+    value = Fraction(significand) * Fraction(2) ** power
+    try:
+        return Fraction(float(value)) == value
+    except OverflowError:
+        return False
+
+
+def _is_nearest(text: str, significand: int, power: int) -> bool:
+    """True if a decimal lies within half a unit in the last place of significand * 2**power."""
+    from fractions import Fraction
+
+    return abs(abs(Fraction(text)) - Fraction(significand) * Fraction(2) ** power) * 2 < Fraction(2) ** power
+
+
+def integer_text(value: int) -> str:
+    """The decimal digits of an integer of any size (Python itself refuses more than 4300)."""
+    if -(1 << 12000) < value < 1 << 12000:
+        return str(value)
+    pieces, rest, unit = [], abs(value), 10 ** 3000
+    while rest:
+        rest, piece = divmod(rest, unit)
+        pieces.append(f"{piece:03000d}" if rest else str(piece))
+    return ("-" if value < 0 else "") + "".join(reversed(pieces))
 
 
 def dense_text(attribute: DenseElementsAttr) -> str:
@@ -76,7 +101,7 @@ def element_texts(element: Any, data: bytes) -> list[str]:
         return [float_text(bits, element) for bits in patterns]
     if element.text == "i1":
         return ["true" if bits else "false" for bits in patterns]
-    return [str(element.wrap(bits)) for bits in patterns]
+    return [integer_text(element.wrap(bits)) for bits in patterns]
 
 
 def dense_body(attribute: DenseElementsAttr) -> str:
@@ -87,9 +112,21 @@ def dense_body(attribute: DenseElementsAttr) -> str:
         return ""
     if attribute.is_splat:
         return element_texts(element, attribute.data)[0]
-    if count > HEX_ABOVE and element.text != "i1":
-        return '"0x' + attribute.data.hex().upper() + '"'
-    texts = element_texts(element, attribute.data)
-    for size in reversed(type.shape[1:]):
+    if count > HEX_ABOVE:
+        return '"0x' + (packed_bits(attribute.data) if element.text == "i1" else attribute.data).hex().upper() + '"'
+    return nested_lists(element_texts(element, attribute.data), type.shape)
+
+
+def packed_bits(data: bytes) -> bytes:
+    """Truth values of a byte each as bits, the first one lowest."""
+    packed = bytearray((len(data) + 7) // 8)
+    for index, value in enumerate(data):
+        packed[index // 8] |= value << index % 8
+    return bytes(packed)
+
+
+def nested_lists(texts: list[str], shape: tuple[int, ...]) -> str:
+    """`[[a, b], [c, d]]`: texts of elements in row-major order of a shape of rank 1 or more."""
+    for size in reversed(shape[1:]):
         texts = ["[" + ", ".join(texts[start:start + size]) + "]" for start in range(0, len(texts), size)]
     return "[" + ", ".join(texts) + "]"

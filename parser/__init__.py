@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 __all__ = ["parse_attribute", "parse_module", "parse_type", "split_input"]
 
 
-def parse_module(text: str | Source, name: str = "<string>", *, allow_unregistered: bool = False) -> Operation:
+def parse_module(text: str | Source, name: str = "<string>", *, allow_unregistered: bool = False, fast: bool = True) -> Operation:
     """The module that a text holds (one is made around several top-level operations). Does not verify.
 
-    Raises GradoptError."""
+    `fast=False` reads flat lines by the grammar, like all others: the IR is the same. Raises GradoptError."""
     source = text if isinstance(text, Source) else Source(name, text)
     enabled = gc.isenabled()
     gc.disable()  # a parse makes many objects and no garbage
     try:
         from gradopt.parser.builder import IRBuilder
-        from gradopt.parser.syntax import Callbacks
+        from gradopt.parser.metadata import read_metadata
 
-        callbacks = Callbacks()
-        items = _read(source, "start", callbacks)
-        return IRBuilder(source, callbacks, allow_unregistered).build(items)
+        metadata = _located(source, lambda: read_metadata(source.text))
+        items, callbacks = _read(source, "start", fast, metadata.resources)
+        token = callbacks.metadata_token
+        if token is not None and token.start_pos != metadata.offset:
+            raise _error(source, token.start_pos, "file metadata must stand at the end of the file")
+        module = IRBuilder(source, callbacks, allow_unregistered).build(items)
+        if metadata.external:
+            module.external_resources = metadata.external  # type: ignore[attr-defined]
+        return module
     finally:
         if enabled:
             gc.enable()
@@ -38,18 +44,14 @@ def parse_module(text: str | Source, name: str = "<string>", *, allow_unregister
 
 def parse_type(text: str) -> Type:
     """A type. Raises GradoptError."""
-    from gradopt.parser.syntax import Callbacks
-
-    type: Type = _read(Source("<type>", text), "type", Callbacks())
+    type: Type = _read(Source("<type>", text), "type")[0]
     return type
 
 
 def parse_attribute(text: str) -> Attribute:
     """An attribute. Raises GradoptError."""
-    from gradopt.parser.syntax import Callbacks, Place, resolve_place
-
-    value = _read(Source("<attribute>", text), "attribute", Callbacks())
-    return resolve_place(value, {}) if isinstance(value, Place) else value
+    attribute: Attribute = _read(Source("<attribute>", text), "attribute")[0]
+    return attribute
 
 
 def split_input(text: str, name: str, marker: str = "// -----") -> list[Source]:
@@ -63,51 +65,21 @@ def split_input(text: str, name: str, marker: str = "// -----") -> list[Source]:
     return sources
 
 
-def _read(source: Source, start: str, callbacks: Any) -> Any:
-    import lark
-    from gradopt.parser.syntax import SyntaxFault, SyntaxReader
+def _read(source: Source, rule: str, fast: bool = True, resources: dict[str, bytes] | None = None) -> Any:
+    from gradopt.parser.reader import read
+
+    return _located(source, lambda: read(source.text, rule, fast=fast, resources=resources))
+
+
+def _located(source: Source, call: Any) -> Any:
+    """What a call returns; its SyntaxFault becomes a GradoptError."""
+    from gradopt.parser.lexer import SyntaxFault
 
     try:
-        return SyntaxReader.read(source.text, start, callbacks)
-    except lark.exceptions.VisitError as error:
-        fault = error.orig_exc
-        if isinstance(fault, SyntaxFault):
-            raise _error(source, fault.offset, fault.message) from None
-        raise
+        return call()
     except SyntaxFault as fault:
         raise _error(source, fault.offset, fault.message) from None
-    except lark.exceptions.UnexpectedCharacters as error:
-        offset = error.pos_in_stream or 0
-        raise _error(source, offset, _unexpected_character(source.text, offset)) from None
-    except lark.exceptions.UnexpectedToken as error:
-        place: int | None = getattr(error.token, "start_pos", None)
-        if error.token.type == "$END":
-            raise _error(source, len(source.text.rstrip()), f"unexpected end of file{_expected(error)}") from None
-        raise _error(source, place or 0, f"unexpected '{_short(str(error.token))}'{_expected(error)}") from None
 
 
 def _error(source: Source, offset: int, message: str) -> GradoptError:
     return GradoptError(Diagnostic(SourceLocation(source, max(offset, 0)), message))
-
-
-def _short(text: str) -> str:
-    line = text.split("\n", 1)[0]
-    return line if len(line) <= 30 else line[:30] + "…"
-
-
-def _unexpected_character(text: str, offset: int) -> str:
-    rest = text[offset:]
-    if rest.startswith('"'):
-        return "expected '\"' at the end of a string literal"
-    return f"unexpected character {rest[:1]!r}" if rest else "unexpected end of file"
-
-
-TERMINALS = {"LPAR": "'('", "RPAR": "')'", "LBRACE": "'{'", "RBRACE": "'}'", "LSQB": "'['", "RSQB": "']'", "COLON": "':'",
-             "COMMA": "','", "EQUAL": "'='", "VALUE_ID": "an SSA value", "SYMBOL": "a symbol", "TYPE": "a type", "STRING": "a string",
-             "INTEGER": "an integer", "OP_NAME": "an operation name", "CARET_ID": "a block name"}
-
-
-def _expected(error: Any) -> str:
-    """`, expected …` for the few terminals that could have come."""
-    names = sorted({TERMINALS[name] for name in error.accepts or error.expected if name in TERMINALS}) if hasattr(error, "accepts") else []
-    return f", expected {' or '.join(names)}" if 0 < len(names) <= 4 else ""

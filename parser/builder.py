@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,16 +12,18 @@ from gradopt.ir.declare import ISOLATED, InvalidOperation
 from gradopt.ir.diagnostics import Diagnostic, GradoptError
 from gradopt.ir.dialect import dialect_names, find_dialect, near_miss, operation_class
 from gradopt.ir.locations import AnyLocation, Source, SourceLocation
-from gradopt.ir.operation import Block, Operation, UnregisteredOp
+from gradopt.ir.operation import Block, Operation, Region, UnregisteredOp
 from gradopt.ir.types import FunctionType, Type
 from gradopt.ir.values import BlockArgument, Value
+from gradopt.ir.verifier import check_fields
+from gradopt.parser.flat import build_flat_lines
+from gradopt.parser.lexer import SyntaxFault, Token
+from gradopt.parser.places import Place
 from gradopt.parser.scope import NameFault, Scope
-from gradopt.parser.syntax import BlockSyntax, Callbacks, OpSyntax, Place, SyntaxFault, resolve_place
-from gradopt.parser.types import TypeSyntaxError
+from gradopt.parser.syntax import BlockSyntax, Callbacks, OpSyntax
 
 __all__ = ["IRBuilder"]
 
-_FLAT = re.compile(r"%([\w$.\-]+)[ \t]*=[ \t]*([\w$.]+)[ \t]+([^:]+?)[ \t]*:[ \t]*(.*?)[ \t\r]*(?://.*)?$")
 SHORT_NAMES = {"return": "func.return", "call": "func.call"}
 
 
@@ -57,7 +58,7 @@ class IRBuilder:
     def __init__(self, source: Source, callbacks: Callbacks, allow_unregistered: bool) -> None:
         self.source, self.callbacks, self.allow_unregistered = source, callbacks, allow_unregistered
         self.classes: dict[str, type[Operation] | None] = {}
-        self.flat_types: dict[str, tuple[list[Type] | None, list[Type] | Type]] = {}
+        self.flat_attributes: dict[Any, tuple[dict[str, Attribute], dict[str, Attribute]]] = {}
 
     # --- errors
 
@@ -71,13 +72,11 @@ class IRBuilder:
     def name_fault(self, fault: NameFault, offset: int) -> GradoptError:
         """A NameFault with the place of the other value."""
         other = fault.other
-        place: AnyLocation | None = None
-        if isinstance(other, BlockArgument):
+        place: AnyLocation | None = SourceLocation(self.source, fault.offset) if fault.offset >= 0 else None
+        if place is None and isinstance(other, BlockArgument):
             place = other.location
-        elif other is not None and other.defining_op is not None:
+        elif place is None and other is not None and other.defining_op is not None:
             place = other.defining_op.location
-        elif other is not None and other.users:
-            place = next(iter(other.users)).location
         return self.fail(offset, fault.message, [(place, fault.note)] if place is not None and fault.note else ())
 
     # --- regions
@@ -103,7 +102,7 @@ class IRBuilder:
                 continue
             assert frame.block is not None
             if not isinstance(item, OpSyntax):
-                self._flat(item, frame)
+                build_flat_lines(self, item, frame.scope, frame.block)
                 continue
             op = self._operation(item, frame.scope)
             if item.regions:
@@ -118,49 +117,59 @@ class IRBuilder:
 
     def _enter(self, op: Operation, item: OpSyntax, index: int, outer: Scope, target: Block | None) -> Frame:
         """Makes the blocks of a region, so that names of blocks and arguments are known before they are used."""
-        scope = Scope(None if op.has_trait(ISOLATED) else outer)
+        scope = Scope(outer, op.has_trait(ISOLATED))
         region = op.regions[index]
         region.blocks.clear()
         pending = []
-        for position, syntax in enumerate(item.regions[index]):
+        blocks = item.regions[index]
+        if not blocks and item.form == "module":
+            region.add_block(Block())
+        for position, syntax in enumerate(blocks):
             block = region.add_block(Block())
             arguments = syntax.arguments
             if item.form == "func" and position == 0:
                 assert item.properties is not None
-                arguments = [(token, type, place) for token, type, _, place in item.properties["parameters"]]
+                if syntax.name is not None and item.properties["parameters"]:
+                    raise self.fail(syntax.offset, "invalid block name in region with named arguments")
+                if item.properties["parameters"]:
+                    arguments = [(token, type, place) for token, type, _, place in item.properties["parameters"]]
             if syntax.name is not None:
                 if syntax.name in scope.blocks:
                     raise self.fail(syntax.offset, f"redefinition of block '{syntax.name}'")
                 scope.blocks[syntax.name] = block
             for token, type, place in arguments:
-                argument = block.add_argument(type, _hint(token), self._location(place, token.start_pos))
-                self._define(scope, str(token)[1:], argument, token.start_pos)
+                if "#" in token.text:
+                    raise self.fail(token.start_pos, "expected valid ssa identifier: a '#' number stands at a use only")
+                argument = block.add_argument(type, hint(token.text), self.location(place, token.start_pos))
+                self.define(scope, token.text, argument, token.start_pos)
             pending.append((block, syntax))
         return Frame(op, item, index, scope, outer, target, pending)
 
     def _leave(self, frame: Frame) -> None:
         """Every name used in an isolated region must be defined by now."""
-        if frame.scope.outer is None and frame.scope.forward:
-            name, (_, offset) = next(iter(frame.scope.forward.items()))
-            raise self.fail(offset, f"use of undeclared SSA value name '%{name}'{near_miss(name, frame.scope.values)}")
+        if frame.scope.forward and (frame.scope.outer is None or frame.scope.forward is not frame.scope.outer.forward):
+            name, waiting = next(iter(frame.scope.forward.items()))
+            raise self.fail(waiting.offset, f"use of undeclared SSA value name '{name}'{near_miss(name, waiting.scope.known_names())}")
 
-    def _define(self, scope: Scope, name: str, value: Value, offset: int) -> None:
+    def define(self, scope: Scope, name: str, value: Value, offset: int) -> None:
+        """Gives a value its name."""
         try:
             scope.define(name, value)
         except NameFault as fault:
             raise self.name_fault(fault, offset) from None
 
-    def _location(self, place: Place | None, offset: int) -> AnyLocation:
+    def location(self, place: Place | None, offset: int) -> AnyLocation:
+        """The location that stands behind an operation, else its place in the text."""
         if place is None:
             return SourceLocation(self.source, offset)
         try:
-            return resolve_place(place, self.callbacks.location_aliases)
+            return self.callbacks.places.resolve(place)
         except SyntaxFault as fault:
             raise self.fail(fault.offset, fault.message) from None
 
     # --- operations
 
-    def _class(self, name: str, item: OpSyntax) -> type[Operation] | None:
+    def operation_class(self, name: str, form: str, offset: int) -> type[Operation] | None:
         """The class of an op; None for one that is kept as it is. Raises GradoptError."""
         if name in self.classes:
             return self.classes[name]
@@ -169,11 +178,11 @@ class IRBuilder:
             prefix = name.split(".", 1)[0]
             dialect = find_dialect(prefix)
             if dialect is not None:
-                raise self.fail(item.offset, f"dialect '{prefix}' has no operation '{name}'{near_miss(name, dialect.operations)}")
-            if item.form == "pretty":
-                raise self.fail(item.offset, f"custom op '{name}' is unknown{self._suggest(name)}")
+                raise self.fail(offset, f"dialect '{prefix}' has no operation '{name}'{near_miss(name, dialect.operations)}")
+            if form == "pretty":
+                raise self.fail(offset, f"custom op '{name}' is unknown{self._suggest(name)}")
             if not self.allow_unregistered:
-                raise self.fail(item.offset, f"operation '{name}' belongs to no registered dialect{self._suggest(name)} "
+                raise self.fail(offset, f"operation '{name}' belongs to no registered dialect{self._suggest(name)} "
                                              "(--allow-unregistered-dialect keeps it as it is)")
         self.classes[name] = cls
         return cls
@@ -190,18 +199,16 @@ class IRBuilder:
         if item.form == "func":
             return self._function(item)
         name = SHORT_NAMES.get(item.name, item.name)
-        cls = self._class(name, item)
+        cls = self.operation_class(name, item.form, item.offset)
         operand_types, result_types = self._types(item, cls)
         operands = self._operands(item.operands, operand_types, scope, item)
-        properties, attributes = self._attributes(item, cls)
+        properties, attributes = self.attributes(item.properties or {}, item.attributes or {}, cls, item.offset)
         if item.callee is not None:
             key = "sym_name" if item.form == "module" else "callee"
             properties[key] = StringAttr(item.callee) if item.form == "module" else SymbolRefAttr(item.callee)
-        successors = [self._successor(entry, scope, operands) for entry in item.successors]
-        from gradopt.ir.operation import Region
-
+        successors = [self._successor(token, scope) for token in item.successors]
         regions = [Region() for _ in item.regions]
-        location = self._location(item.location, item.offset)
+        location = self.location(item.location, item.offset)
         arguments = (operands, result_types or (), properties, attributes, regions, successors, location)
         op: Operation = UnregisteredOp(name, *arguments) if cls is None else cls(*arguments)
         if item.form == "module":
@@ -229,23 +236,22 @@ class IRBuilder:
         values = []
         for index, token in enumerate(tokens):
             try:
-                values.append(scope.use(str(token)[1:], None if types is None else types[index], token.start_pos))
+                values.append(scope.use(token.text, None if types is None else types[index], token.start_pos))
             except NameFault as fault:
                 raise self.name_fault(fault, token.start_pos) from None
         return values
 
-    def _successor(self, entry: Any, scope: Scope, operands: list[Value]) -> Block:
-        token, _, _ = entry
-        block = scope.blocks.get(str(token))
+    def _successor(self, token: Token, scope: Scope) -> Block:
+        block = scope.blocks.get(token.text)
         if block is None:
-            raise self.fail(token.start_pos, f"reference to an undefined block '{token}'")
+            raise self.fail(token.start_pos, f"reference to an undefined block '{token.text}'{near_miss(token.text, scope.blocks)}")
         return block
 
-    def _attributes(self, item: OpSyntax, cls: type[Operation] | None) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
-        """(properties, discardable attributes). Declared attributes may stand in either place."""
-        own, loose = item.properties or {}, item.attributes or {}
+    def attributes(self, own: dict[str, Any], loose: dict[str, Any], cls: type[Operation] | None,
+                   offset: int) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
+        """(properties, discardable attributes) as new dictionaries. Declared attributes may stand in either place."""
         if cls is None:
-            return self._resolved(own), self._resolved(loose)
+            return dict(own), dict(loose)
         declared = cls.definition.attributes
         if not own and not loose:
             return dict(cls.definition.defaults), {}
@@ -256,34 +262,24 @@ class IRBuilder:
             elif "." in name or (cls.name.split(".")[0] in ("builtin", "func") and name not in own):
                 attributes[name] = value
             else:
-                raise self.fail(item.offset, f"'{cls.name}' op has no attribute '{name}'{near_miss(name, declared)}")
-        return self._resolved(properties), self._resolved(attributes)
-
-    def _resolved(self, entries: dict[str, Any]) -> dict[str, Attribute]:
-        for name, value in entries.items():
-            if isinstance(value, Place):
-                entries = {**entries, name: resolve_place(value, self.callbacks.location_aliases)}
-        return entries
+                raise self.fail(offset, f"'{cls.name}' op has no attribute '{name}'{near_miss(name, declared)}")
+        return properties, attributes
 
     def _function(self, item: OpSyntax) -> Operation:
         assert item.properties is not None
         parameters, results = item.properties["parameters"], item.properties["results"]
         type = FunctionType(tuple(entry[1] for entry in parameters), tuple(entry[0] for entry in results))
         properties: dict[str, Attribute] = {"sym_name": StringAttr(item.callee), "function_type": TypeAttr(type)}
-        if item.properties["visibility"] not in (None, "public"):
+        if item.properties["visibility"] is not None:
             properties["sym_visibility"] = StringAttr(item.properties["visibility"])
         for name, extras in (("arg_attrs", [entry[2] for entry in parameters]), ("res_attrs", [entry[1] for entry in results])):
             if any(extras):
                 properties[name] = ArrayAttr(tuple(DictionaryAttr(tuple((extra or {}).items())) for extra in extras))
         if item.regions and any(entry[0] is None for entry in parameters):
             raise self.fail(item.offset, "expected a name for each argument of a function with a body")
-        from gradopt.ir.operation import Region
-
         cls = operation_class("func.func")
         assert cls is not None
-        if not item.regions and "sym_visibility" not in properties:
-            pass  # the verifier reports a public declaration
-        return cls([], [], properties, dict(item.attributes or {}), [Region()], (), self._location(item.location, item.offset))
+        return cls([], [], properties, dict(item.attributes or {}), [Region()], (), self.location(item.location, item.offset))
 
     def _complete(self, op: Operation, item: OpSyntax, scope: Scope) -> None:
         """Result types that follow from operands and regions, and the names of the results."""
@@ -295,14 +291,7 @@ class IRBuilder:
         definition = op.definition
         if definition.can_infer:
             try:
-                if definition.is_flat and len(op.operands) != len(definition.operands):
-                    raise InvalidOperation(f"takes {definition.operand_count_text()}, found {len(op.operands)}")
-                for name, field in definition.attributes.items():
-                    value = op.properties.get(name)
-                    if value is None and not field.optional and field.default is None:
-                        raise InvalidOperation(f"requires attribute '{name}'")
-                    if value is not None and field.kind.read(value) is None:
-                        raise InvalidOperation(f"attribute '{name}' must be {field.kind.name}, found {value.text}")
+                check_fields(op)
                 attach_results(op, op.infer())  # type: ignore[attr-defined]
             except InvalidOperation as invalid:
                 raise self.fail(item.offset, f"'{op.name}' op {invalid.message}", invalid.notes) from None
@@ -317,66 +306,16 @@ class IRBuilder:
             raise self.fail(offset, f"operation defines {len(op.results)} results but was provided {total} to bind")
         position = 0
         for token, count in results:
-            name, hint = str(token)[1:], _hint(token)
             for index in range(count):
                 value = op.results[position]
                 if count == 1:
-                    value.name = hint
-                    self._define(scope, name, value, token.start_pos)
-                if count > 1:
-                    self._define(scope, f"{name}#{index}", value, token.start_pos)
+                    value.name = hint(token.text)
+                    self.define(scope, token.text, value, token.start_pos)
+                else:
+                    self.define(scope, f"{token.text}#{index}", value, token.start_pos)
                 position += 1
 
-    # --- lines that one regular expression reads
 
-    def _flat(self, token: Any, frame: Frame) -> None:
-        match = _FLAT.match(token)
-        assert match is not None and frame.block is not None
-        result, name, operand_text, type_text = match.groups()
-        offset = token.start_pos
-        item = OpSyntax(offset, "pretty", name, None, [], [], None, None, [], None, None, None)
-        cls = self._class(SHORT_NAMES.get(name, name), item)
-        assert cls is not None
-        names = [part.strip()[1:] for part in operand_text.split(",")]
-        inputs, outputs = self._flat_signature(type_text, offset + match.start(4), len(names), cls)
-        scope = frame.scope
-        operands = []
-        for index, operand in enumerate(names):
-            value = scope.values.get(operand)
-            if value is None or value.type is not inputs[index]:
-                try:
-                    value = scope.use(operand, inputs[index], offset)
-                except NameFault as fault:
-                    raise self.name_fault(fault, offset + str(token).index("%" + operand, match.start(3))) from None
-            operands.append(value)
-        op = cls(operands, outputs, dict(cls.definition.defaults), {}, (), (), SourceLocation(self.source, offset))
-        if len(op.results) != 1:
-            raise self.fail(offset, f"operation defines {len(op.results)} results but was provided 1 to bind")
-        value = op.results[0]
-        value.name = None if result.isdigit() else result
-        self._define(scope, result, value, offset)
-        frame.block.append(op)
-
-    def _flat_signature(self, text: str, offset: int, count: int, cls: type[Operation]) -> tuple[list[Type], list[Type]]:
-        found = self.flat_types.get(text)
-        if found is None:
-            try:
-                type = self.callbacks.reader.read(text)
-            except TypeSyntaxError as error:
-                raise self.fail(offset + error.offset, error.message) from None
-            found = (list(type.inputs), list(type.results)) if isinstance(type, FunctionType) else (None, type)
-            self.flat_types[text] = found
-        inputs, outputs = found
-        if inputs is None:
-            assert isinstance(outputs, Type)
-            return [outputs] * count, [outputs]
-        if len(inputs) != count:
-            raise self.fail(offset, f"expected {count} operand types but had {len(inputs)}")
-        assert isinstance(outputs, list)
-        return inputs, outputs
-
-
-def _hint(token: Any) -> str | None:
-    """The name of a value, unless it is a number."""
-    name = str(token)[1:].split("#")[0]
-    return None if name.isdigit() else name
+def hint(name: str) -> str | None:
+    """The name of a value without its `%`, unless it is a number."""
+    return None if name[1:].isdigit() else name[1:]

@@ -3,52 +3,75 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from gradopt.ir.attributes import AffineMapAttr, Attribute, DenseArrayAttr, IntegerSetAttr, StridedLayoutAttr
-from gradopt.ir.types import FloatType, Type
-from gradopt.parser.literals import LiteralError, float_bits, integer_value
+from gradopt.ir.types import FloatType, IndexType, IntegerType
+from gradopt.parser.affine import affine_map_body, integer_set_body
+from gradopt.parser.literals import LiteralError, float_bits, integer_value, split_commas
+from gradopt.parser.types import TypeReader
 
 __all__ = ["read_builtin"]
 
+_NUMBER = re.compile(r"-?[ \t]*(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)\Z", re.ASCII)
 
-def read_builtin(text: str, read_type: Callable[[str], Type]) -> Attribute:
-    """The attribute of a text. Raises LiteralError."""
-    head, _, body = text[:-1].partition("<")
-    head = head.strip()
+
+def read_builtin(text: str, reader: TypeReader) -> Attribute:
+    """The attribute of a text. Raises LiteralError and SyntaxFault."""
+    start, end = text.index("<") + 1, len(text) - 1
+    head = text[:start - 1].strip()
     if head == "array":
-        return _array(body, read_type)
+        return _array(text, start, end, reader)
     if head == "strided":
-        return _strided(body)
-    spaced = re.sub(r"\s+", " ", body.strip())
-    spaced = re.sub(r"\s*,\s*", ", ", re.sub(r"\s*->\s*", " -> ", spaced))
-    return AffineMapAttr(spaced) if head == "affine_map" else IntegerSetAttr(spaced)
+        return _strided(text[start:end], start)
+    if head == "affine_map":
+        return AffineMapAttr(affine_map_body(text, start, end))
+    return IntegerSetAttr(integer_set_body(text, start, end))
 
 
-def _array(body: str, read_type: Callable[[str], Type]) -> Attribute:
-    head, colon, rest = body.partition(":")
-    element = read_type(head.strip())
-    items = [item.strip() for item in rest.split(",")] if rest.strip() else []
-    if colon and not items:
-        raise LiteralError("expected an element behind ':'")
+def _array(text: str, start: int, end: int, reader: TypeReader) -> Attribute:
+    colon = text.find(":", start, end)
+    element = reader.located(text[start:end if colon < 0 else colon].strip(), start)
+    if not isinstance(element, (IntegerType, IndexType, FloatType)):
+        raise LiteralError(f"expected integer or float type, got: '{element.text}'", start)
+    if element.width % 8 and element.text != "i1":
+        raise LiteralError("element type bitwidth must be a multiple of 8", start)
+    parts = split_commas(text, colon + 1, end) if colon >= 0 else []
+    if colon >= 0 and not parts:
+        raise LiteralError("expected integer literal", end)
     values = []
-    for item in items:
-        if isinstance(element, FloatType):
-            values.append(float_bits(item, element))
-        elif item in ("true", "false"):
+    for begin, stop in parts:
+        item = text[begin:stop].strip()
+        place = begin + len(text[begin:stop]) - len(text[begin:stop].lstrip())
+        if element.text == "i1":
+            if item not in ("true", "false"):
+                raise LiteralError("expected 'true' or 'false' values for i1 type", place)
             values.append(int(item == "true"))
-        else:
-            try:
+            continue
+        if item in ("true", "false"):
+            raise LiteralError("expected i1 type for 'true' or 'false' values", place)
+        if not _NUMBER.match(item):
+            raise LiteralError(f"expected {'float' if isinstance(element, FloatType) else 'integer'} literal, found '{item[:20]}'", place)
+        try:
+            if not isinstance(element, FloatType):
+                if "." in item:
+                    raise LiteralError("expected integer literal")
                 values.append(integer_value(item, element).value)
-            except ValueError:
-                raise LiteralError(f"expected an integer, found '{item}'") from None
+            elif "." not in item and "0x" not in item:
+                raise LiteralError("unexpected decimal integer literal for a floating point value")
+            else:
+                values.append(float_bits(item, element))
+        except LiteralError as error:
+            raise LiteralError(error.message, place) from None
     return DenseArrayAttr(element, tuple(values))
 
 
-def _strided(body: str) -> Attribute:
-    match = re.fullmatch(r"\s*\[([^\]]*)\]\s*(?:,\s*offset\s*:\s*(\?|-?\d+)\s*)?", body)
-    if match is None:
-        raise LiteralError("expected strided<[…], offset: …>")
-    strides = tuple(None if part.strip() == "?" else int(part) for part in match[1].split(",") if part.strip())
+_STRIDED = re.compile(r"\s*\[((?:\s*(?:\?|-?[0-9]{1,18})\s*(?:,(?!\s*\]))?)*)\]\s*(?:,\s*offset\s*:\s*(\?|-?[0-9]{1,18})\s*)?", re.ASCII)
+
+
+def _strided(body: str, start: int) -> Attribute:
+    match = _STRIDED.fullmatch(body)
+    items = [] if match is None or not match[1].strip() else [part.strip() for part in match[1].split(",")]
+    if match is None or any(not re.fullmatch(r"\?|-?[0-9]+", item) for item in items):
+        raise LiteralError("expected strided<[…], offset: …> with 64-bit integers or '?'", start)
     offset = 0 if match[2] is None else None if match[2] == "?" else int(match[2])
-    return StridedLayoutAttr(strides, offset)
+    return StridedLayoutAttr(tuple(None if item == "?" else int(item) for item in items), offset)

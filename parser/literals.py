@@ -1,22 +1,28 @@
-"""Dense literals, hex floats and strings to attributes."""
+"""Integers, floats, strings and the elements of dense literals to attributes."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from gradopt.ir.attributes import DenseElementsAttr, FloatAttr, IntegerAttr
-from gradopt.ir.types import ComplexType, FloatType, IndexType, IntegerType, RankedType, Type
+from gradopt.ir.attributes import Attribute, DenseElementsAttr, DenseResourceAttr, IntegerAttr, SparseElementsAttr
+from gradopt.ir.rare_attributes import DenseStringAttr
+from gradopt.ir.types import I64, ComplexType, FloatType, IndexType, IntegerType, RankedType, TensorType, Type
 
-__all__ = ["LiteralError", "dense_elements", "float_bits", "integer_value", "unescape"]
+__all__ = ["LiteralError", "dense_literal", "float_bits", "integer_value", "split_commas", "unescape"]
 
 
 class LiteralError(Exception):
-    """What is wrong with a literal."""
+    """What is wrong with a literal, and how far from its start."""
+
+    def __init__(self, message: str, offset: int = 0) -> None:
+        super().__init__(message)
+        self.message, self.offset = message, offset
 
 
-_ESCAPE = re.compile(r'\\(?:([0-9A-Fa-f]{2})|(.))', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _SIMPLE = {"n": "\n", "t": "\t", "\\": "\\", '"': '"'}
+MOST_DIGITS = 5_100_000  # of the largest integer that the widest type holds
 
 
 def unescape(text: str) -> str:
@@ -33,34 +39,46 @@ def unescape(text: str) -> str:
         elif match[2] in _SIMPLE:
             raw += _SIMPLE[match[2]].encode()
         else:
-            raise LiteralError("unknown escape in string literal")
+            raise LiteralError("unknown escape in string literal", match.start() + 1)
         position = match.end()
     raw += body[position:].encode("utf-8", "surrogateescape")
     return raw.decode("utf-8", "surrogateescape")
 
 
+def _read_integer(text: str) -> int:
+    """The value of a decimal or hexadecimal literal; Python itself refuses more than 4300 decimal digits. Raises LiteralError."""
+    text = text.replace(" ", "").replace("\t", "")
+    if "0x" in text:
+        return int(text, 16)
+    negative, digits = text.startswith("-"), text.lstrip("-")
+    if len(digits) > MOST_DIGITS:
+        raise LiteralError("integer constant out of range for attribute")
+    value = 0
+    for start in range(0, len(digits), 4000):
+        piece = digits[start:start + 4000]
+        value = value * 10 ** len(piece) + int(piece)
+    return -value if negative else value
+
+
 def integer_value(text: str, type: Type) -> IntegerAttr:
     """An integer literal of a type: a value that fits the width signed or unsigned. Raises LiteralError."""
-    value = int(text, 16) if "0x" in text else int(text)
-    if isinstance(type, IndexType):
-        if not -(1 << 63) <= value < 1 << 64:
-            raise LiteralError("integer constant out of range for attribute")
-        return IntegerAttr(type.wrap(value), type)
-    if not isinstance(type, IntegerType):
-        raise LiteralError("integer literal not valid for specified type")
+    if not isinstance(type, (IndexType, IntegerType)):
+        raise LiteralError(f"integer literal not valid for specified type '{type.text}'")
+    value = _read_integer(text)
     if type.signedness == "unsigned" and value < 0:
         raise LiteralError("negative integer literal not valid for unsigned integer type")
-    low, high = -(1 << (type.width - 1)), (1 << type.width) - 1
-    if type.signedness == "signed":
-        high = (1 << (type.width - 1)) - 1
+    signed_only = type.signedness == "signed" or isinstance(type, IndexType)
+    high = (1 << max(type.width - signed_only, 0)) - 1
+    low = -(1 << type.width - 1) if type.width else 0
     if not low <= value <= high:
-        raise LiteralError("integer constant out of range for attribute")
+        raise LiteralError(f"integer constant out of range for attribute of type '{type.text}'")
     return IntegerAttr(type.wrap(value), type)
 
 
 def float_bits(text: str, type: FloatType) -> int:
     """The bits of a float literal: decimal with a dot, or a hex bit pattern of the exact width. Raises LiteralError."""
-    if text.startswith(("0x", "-0x")):
+    text = text.replace(" ", "").replace("\t", "")
+    if "0x" in text:
         if text.startswith("-"):
             raise LiteralError("hexadecimal float literal should not have a leading minus")
         bits = int(text, 16)
@@ -70,135 +88,234 @@ def float_bits(text: str, type: FloatType) -> int:
     return type.encode(float(text))
 
 
-_TOKEN = re.compile(r'\s*(?:([\[\](),])|("(?:[^"\\]|\\.)*")|(true|false)|(-?0x[0-9A-Fa-f]+)|([-+]?\d+\.\d*(?:[eE][-+]?\d+)?)|(-?\d+))')
+def dense_literal(text: str, type: Type, resources: dict[str, bytes]) -> Attribute:
+    """`dense<…>`, `dense_resource<…>` or `sparse<…>` of a type. Raises LiteralError."""
+    start = text.index("<") + 1
+    head, body = text[:start - 1].strip(), text[start:-1]
+    if head == "dense_resource":
+        key = body.strip()
+        if not re.fullmatch(r'[A-Za-z_][\w$.]*|".*"', key, re.ASCII | re.DOTALL):
+            raise LiteralError("expected a resource key", start)
+        name = unescape(key) if key.startswith('"') else key
+        return DenseResourceAttr(name, type, resources.get(name))
+    if head == "dense":
+        return dense_elements(body, type, start)
+    return _sparse(body, type, start)
 
 
-def dense_elements(body: str, type: Type) -> DenseElementsAttr:
-    """The attribute of what stands between `dense<` and `>`. Raises LiteralError."""
+def _shaped(type: Type) -> RankedType:
     if not isinstance(type, RankedType):
-        raise LiteralError("elements literal must be a shaped type")
+        raise LiteralError(f"elements literal must be a shaped type, found '{type.text}'")
     if None in type.shape:
-        raise LiteralError("elements literal type must have static shape")
-    body = body.strip()
-    count, element = type.element_count, type.element
-    if not body:
-        if count:
-            raise LiteralError(f"expected {count} elements, found none")
-        return DenseElementsAttr(type, b"")
-    if body.startswith('"0x'):
-        return _blob(body, type, count)
-    values, shape = _parse_nested(body, element)
+        raise LiteralError(f"elements literal type must have static shape, found '{type.text}'")
+    return type
+
+
+def _sparse(body: str, type: Type, start: int) -> Attribute:
+    type = _shaped(type)
+    parts = split_commas(body, 0, len(body))
+    if not parts:
+        return SparseElementsAttr(None, None, type)
+    if len(parts) != 2:
+        raise LiteralError("expected indices and values in sparse<…>", start)
+    numbers, shape = _parse_nested(body[:parts[0][1]], I64, start)
+    values, value_shape = _parse_nested(" " * parts[1][0] + body[parts[1][0]:], type.element, start)
+    rank = len(type.shape)
     if shape is None:
-        return DenseElementsAttr(type, values[0] if count else b"", bool(count))
-    if tuple(shape) != tuple(type.shape):
-        raise LiteralError(f"inferred shape of elements literal ({list(shape)}) does not match type ({list(type.shape)})")
-    return DenseElementsAttr(type, b"".join(values))
+        shape = (1, rank)
+        numbers = numbers * rank
+    rows = shape[0] if shape else 1
+    if len(shape) > 2 or (shape[1] if len(shape) == 2 else 1) != rank or (value_shape is not None and value_shape != (rows,)):
+        raise LiteralError(f"expected shape ({list(type.shape)}); inferred shape of indices literal ({list(shape)}); "
+                           f"inferred shape of values literal ({list(value_shape or ())})")
+    for row in range(rows):
+        index = [int.from_bytes(item, "little", signed=True) for item in numbers[row * rank:(row + 1) * rank]]
+        if any(not 0 <= place < (size or 0) for place, size in zip(index, type.shape)):
+            raise LiteralError(f"sparse index #{row} is not contained within the value shape, with index={index}, and type='{type.text}'")
+    index_type = TensorType(tuple(shape), I64)
+    elements = DenseElementsAttr(TensorType((rows,), type.element), values[0] if value_shape is None else b"".join(values),
+                                 value_shape is None)
+    return SparseElementsAttr(DenseElementsAttr(index_type, b"".join(numbers)), elements, type)
 
 
-def _blob(body: str, type: RankedType, count: int) -> DenseElementsAttr:
-    digits = body.strip('"')[2:]
-    try:
-        data = bytes.fromhex(digits)
-    except ValueError:
-        raise LiteralError("elements hex string only supports hex digits") from None
+def dense_elements(body: str, type: Type, start: int = 0) -> Attribute:
+    """The attribute of what stands between `dense<` and `>`. Raises LiteralError."""
+    shaped = _shaped(type)
+    element: Any = shaped.element
+    count = shaped.element_count
+    strings = not isinstance(element, (IntegerType, IndexType, FloatType, ComplexType))
+    stripped = body.strip()
+    if not stripped:
+        if count:
+            raise LiteralError(f"expected {count} elements, found none", start)
+        return DenseStringAttr((), shaped) if strings else DenseElementsAttr(shaped, b"")
+    if stripped.startswith('"') and not strings:
+        return _blob(stripped, shaped, count, start + body.index('"'))
+    values, shape = _parse_nested(body, element, start)
+    if shape is not None and shape != tuple(shaped.shape) and (count or 0 not in shape):
+        raise LiteralError(f"inferred shape of elements literal ({list(shape)}) does not match type ({list(shaped.shape)})")
+    if strings:
+        return DenseStringAttr(tuple(values), shaped)
+    if shape is None:
+        return DenseElementsAttr(shaped, values[0] if count else b"", bool(count))
+    return DenseElementsAttr(shaped, b"".join(values))
+
+
+def _blob(text: str, type: RankedType, count: int, start: int) -> DenseElementsAttr:
+    """Raw little-endian data in hex: all elements, or one for a splat; i1 is packed into bits."""
+    if not re.fullmatch(r'"0x[0-9A-Fa-f]*"', text):
+        raise LiteralError("expected string containing hex digits starting with `0x`", start)
+    if len(text) % 2:
+        raise LiteralError("elements hex string has an odd number of digits", start)
+    data = bytes.fromhex(text[3:-1]) if len(text) > 3 else b""
     element: Any = type.element
+    wrong = LiteralError(f"elements hex data size is invalid for provided type: '{type.text}'", start)
     if element.text == "i1":
-        if len(data) == 1 and data[0] in (0x00, 0xFF):
-            return DenseElementsAttr(type, bytes([data[0] & 1]), True)
         if len(data) != (count + 7) // 8:
-            raise LiteralError("elements hex data size is invalid for provided type: " + type.text)
-        bits = [data[i // 8] >> (i % 8) & 1 for i in range(count)]
-        return DenseElementsAttr(type, bytes(bits))
+            if len(data) == 1 and data[0] in (0x00, 0xFF):
+                return DenseElementsAttr(type, bytes([data[0] & 1]), True)
+            raise wrong
+        return DenseElementsAttr(type, bytes([data[i // 8] >> (i % 8) & 1 for i in range(count)]))
     width = element.storage_bytes
     if len(data) == width * count:
-        return DenseElementsAttr(type, data)
+        return DenseElementsAttr(type, _masked(data, element))
     if len(data) == width:
-        return DenseElementsAttr(type, data, True)
-    raise LiteralError("elements hex data size is invalid for provided type: " + type.text)
+        return DenseElementsAttr(type, _masked(data, element), True)
+    raise wrong
 
 
-def _parse_nested(body: str, element: Type) -> tuple[list[bytes], list[int] | None]:
+def _masked(data: bytes, element: Any) -> bytes:
+    """Raw integers of a width that does not fill their bytes, each sign-extended as this project keeps them."""
+    if not isinstance(element, IntegerType) or element.width % 8 == 0:
+        return data
+    width = element.storage_bytes
+    full = (1 << 8 * width) - 1
+    return b"".join([(element.wrap(int.from_bytes(data[start:start + width], "little")) & full).to_bytes(width, "little")
+                     for start in range(0, len(data), width)])
+
+
+_ITEM = re.compile(r'\s*(?:([\[\](),])|("[^"\\\n]*(?:\\.[^"\\\n]*)*")|((?:true|false)(?!\w))|(-?[ \t]*0x[0-9A-Fa-f]+)'
+                   r"|(-?[ \t]*[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?)|(-?[ \t]*[0-9]+))", re.ASCII)
+
+
+def _parse_nested(body: str, element: Type, base: int) -> tuple[list[Any], tuple[int, ...] | None]:
     """(elements in order, shape; None for a lone element). Iterative."""
-    values: list[bytes] = []
+    values: list[Any] = []
     counts: list[int] = []  # items so far in each open list
-    shape: list[int] = []
     closed: dict[int, int] = {}  # depth -> length of its lists
-    position, expects_item, done = 0, True, False
-    while position < len(body):
-        match = _TOKEN.match(body, position)
+    position, expects_item, done, value_depth = 0, True, False, -1
+    end = len(body.rstrip())
+    while position < end:
+        match = _ITEM.match(body, position, end)
         if match is None:
-            if body[position:].strip() == "":
-                break
-            raise LiteralError(f"expected element literal of primitive type, found '{body[position:].strip()[:12]}'")
-        position = match.end()
-        mark = match[1]
+            blank = len(body[position:end]) - len(body[position:end].lstrip())
+            raise LiteralError("expected element literal of primitive type", base + position + blank)
+        start = match.start(match.lastindex or 0)
         if done:
-            raise LiteralError("unexpected text behind the elements")
-        if mark == "[" and expects_item:
-            counts.append(0)
-        elif mark == "]" and counts and (not expects_item or counts[-1] == 0):
-            length, depth = counts.pop(), len(counts)
-            if closed.setdefault(depth, length) != length:
-                raise LiteralError("tensor literal is invalid; ranks are not consistent between elements")
-            expects_item = False
-            if counts:
-                counts[-1] += 1
-            else:
-                done = True
-        elif mark == "," and not expects_item and counts:
+            raise LiteralError("expected '>' behind the elements", base + start)
+        position, mark = match.end(), match[1]
+        if mark == "," and not expects_item and counts:
             expects_item = True
             continue
-        elif mark == "(" and expects_item and isinstance(element, ComplexType):
-            end = body.index(")", position)
-            parts = body[position:end].split(",")
-            if len(parts) != 2:
-                raise LiteralError("expected (real, imaginary)")
-            values.append(b"".join(_element(part.strip(), element.element) for part in parts))
-            position, expects_item = end + 1, False
-            if counts:
-                counts[-1] += 1
-            else:
-                done = True
-        elif mark is None and expects_item:
-            values.append(_element(match.group().strip(), element))
-            expects_item = False
-            if counts:
-                counts[-1] += 1
-            else:
-                done = True
+        if mark == "[" and expects_item:
+            counts.append(0)
+            continue
+        if mark == "]" and counts and (not expects_item or counts[-1] == 0):
+            length = counts.pop()
+            if closed.setdefault(len(counts), length) != length:
+                raise LiteralError("tensor literal is invalid; ranks are not consistent between elements", base + start)
+        elif expects_item and mark in ("(", None):
+            if value_depth not in (-1, len(counts)):
+                raise LiteralError("tensor literal is invalid; ranks are not consistent between elements", base + start)
+            value_depth = len(counts)
+            value, position = _value(body, match, element, base, end)
+            values.append(value)
         else:
-            raise LiteralError(f"unexpected '{match.group().strip()}' in elements literal")
-    if counts or not done:
-        raise LiteralError("expected ']' at the end of the elements")
-    if not closed:
-        return values, None
-    shape = [closed[depth] for depth in sorted(closed)]
+            found = mark or match[0].strip()
+            raise LiteralError("expected element literal of primitive type" if expects_item else f"unexpected '{found}'", base + start)
+        expects_item = False
+        if counts:
+            counts[-1] += 1
+        else:
+            done = True
+    if not done:
+        raise LiteralError("expected ']' at the end of the elements" if counts else "expected element literal of primitive type",
+                           base + end)
+    shape = tuple(closed[depth] for depth in sorted(closed))
     expected = 1
     for size in shape:
         expected *= size
-    if expected != len(values):
-        raise LiteralError("tensor literal is invalid; ranks are not consistent between elements")
-    return values, shape
+    if expected != len(values) or (value_depth not in (-1, len(shape))):
+        raise LiteralError("tensor literal is invalid; ranks are not consistent between elements", base)
+    return values, shape if closed else None
 
 
-def _element(text: str, element: Type) -> bytes:
-    width = element.storage_bytes
+def _value(body: str, match: re.Match[str], element: Type, base: int, end: int) -> tuple[Any, int]:
+    """(bytes or string of one element, the offset behind it)."""
+    start = match.start(match.lastindex or 0)
+    if match[1] != "(":
+        return _element(match.group().strip(), element, base + start), match.end()
+    if not isinstance(element, ComplexType):
+        raise LiteralError(f"unexpected complex element in a literal of '{element.text}'", base + start)
+    parts, position = [], match.end()
+    for closing in (",", ")"):
+        part = _ITEM.match(body, position, end)
+        if part is None or part[1] is not None:
+            raise LiteralError("expected element literal of primitive type", base + position)
+        parts.append(_element(part.group().strip(), element.element, base + part.start(part.lastindex or 0)))
+        behind = _ITEM.match(body, part.end(), end)
+        if behind is None or behind[1] != closing:
+            raise LiteralError(f"expected '{closing}' in complex element", base + part.end())
+        position = behind.end()
+    return b"".join(parts), position
+
+
+def _element(text: str, element: Type, offset: int) -> Any:
     if isinstance(element, FloatType):
+        if text.startswith('"') or text in ("true", "false"):
+            raise LiteralError(f"expected floating-point elements, but parsed {text}", offset)
         if "." not in text and "0x" not in text:
-            raise LiteralError(f"expected floating point element, found '{text}'")
-        return float_bits(text, element).to_bytes(width, "little")
+            raise LiteralError(f"unexpected decimal integer literal for a floating point value, found '{text}'", offset)
+        try:
+            return float_bits(text, element).to_bytes(element.storage_bytes, "little")
+        except LiteralError as error:
+            raise LiteralError(error.message, offset) from None
     if isinstance(element, (IntegerType, IndexType)):
         if text in ("true", "false"):
             if element.text != "i1":
-                raise LiteralError("expected i1 type for 'true' or 'false' values")
+                raise LiteralError("expected i1 type for 'true' or 'false' values", offset)
             return bytes([text == "true"])
-        if "." in text:
-            raise LiteralError(f"expected integer elements, but parsed floating-point '{text}'")
-        value = integer_value(text, element).value
+        if "." in text or text.startswith('"'):
+            raise LiteralError(f"expected integer elements, but parsed {text}", offset)
+        try:
+            value = integer_value(text, element).value
+        except LiteralError as error:
+            raise LiteralError(error.message.replace("attribute of type", "type"), offset) from None
+        width = element.storage_bytes
         return (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
-    raise LiteralError(f"dense elements of type {element.text} are not supported")
+    if isinstance(element, ComplexType):
+        raise LiteralError("expected '(' of a complex element", offset)
+    if not text.startswith('"'):
+        raise LiteralError(f"expected string elements in a literal of '{element.text}', found {text}", offset)
+    return unescape(text)
 
 
-def float_attribute(text: str, type: FloatType) -> FloatAttr:
-    """A float attribute of a literal."""
-    return FloatAttr(float_bits(text, type), type)
+_SPLIT = re.compile(r'->|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|[<>()\[\]{},]')
+
+
+def split_commas(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The ranges between commas outside brackets and strings; none for blank text."""
+    if not text[start:end].strip():
+        return []
+    parts, depth, begin = [], 0, start
+    for match in _SPLIT.finditer(text, start, end):
+        found = match.group()
+        if found in "([{<":
+            depth += 1
+        elif found in ")]}>":
+            depth -= 1
+        elif found == "," and depth == 0:
+            parts.append((begin, match.start()))
+            begin = match.end()
+    parts.append((begin, end))
+    return parts

@@ -18,20 +18,20 @@ from typing import Any
 __all__ = ["cache_folder", "load_parser"]
 
 OPTIONS: dict[str, Any] = {
-    "start": ["start", "attribute", "type"], "parser": "lalr", "lexer": "contextual", "maybe_placeholders": True,
+    "start": ["start", "attribute", "type", "dictionary", "alias"], "parser": "lalr", "maybe_placeholders": True,
     "propagate_positions": False}
 
 
 def cache_folder() -> Path | None:
     """The user's own folder for tables (mode 0700), or None where there is no safe one."""
     root = os.environ.get("GRADOPT_CACHE_DIR")
-    if root:
-        folder = Path(root) / "tables"
-    elif sys.platform == "win32":
-        folder = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "gradopt" / "tables"
-    else:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradopt" / "tables"
     try:
+        if root:
+            folder = Path(root) / "tables"
+        elif sys.platform == "win32":
+            folder = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "gradopt" / "tables"
+        else:
+            folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradopt" / "tables"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = folder.stat()
         if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
@@ -41,8 +41,8 @@ def cache_folder() -> Path | None:
     return folder
 
 
-def load_parser(grammar: Path, callbacks: Any) -> Any:
-    """A Lark object for the grammar file whose rules call the methods of `callbacks`."""
+def load_parser(grammar: Path, callbacks: Any, lexer: type) -> Any:
+    """A Lark object for the grammar file whose rules call the methods of `callbacks`, with tokens from a `lexer` class."""
     import lark
 
     text = grammar.read_text(encoding="utf-8")
@@ -51,8 +51,8 @@ def load_parser(grammar: Path, callbacks: Any) -> Any:
     path = None if folder is None else folder / f"{key}.tables"
     if path is not None and path.exists():
         with contextlib.suppress(Exception):  # damaged: built again below
-            return _restore(path, callbacks)
-    parser = lark.Lark(text, transformer=callbacks, **OPTIONS)
+            return _restore(path, callbacks, lexer)
+    parser = lark.Lark(text, transformer=callbacks, lexer=lexer, **OPTIONS)
     if path is not None:
         with contextlib.suppress(OSError, TypeError, ValueError):
             _store(parser, path)
@@ -64,7 +64,8 @@ def _store(parser: Any, path: Path) -> None:
     from lark.lexer import TerminalDef
 
     data, memo = parser.memo_serialize([TerminalDef, Rule])
-    data["options"] = {**data["options"], "transformer": None}  # the callbacks are given anew when it is loaded
+    data["options"] = {**data["options"], "transformer": None, "lexer": None}  # these are given anew when it is loaded
+    data["parser"]["lexer_conf"]["lexer_type"] = None
     content = marshal.dumps({"data": data, "memo": memo})
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "wb") as file:
@@ -72,7 +73,7 @@ def _store(parser: Any, path: Path) -> None:
     os.replace(temporary, path)
 
 
-def _restore(path: Path, callbacks: Any) -> Any:
+def _restore(path: Path, callbacks: Any, lexer: type) -> Any:
     """The parser of a stored file. Raises ValueError where the file is damaged."""
     import lark
 
@@ -81,4 +82,5 @@ def _restore(path: Path, callbacks: Any) -> Any:
     if hashlib.sha256(content).digest() != checksum:
         raise ValueError(f"{path} is damaged")
     tables = marshal.loads(content)
+    tables["data"]["options"]["lexer"] = tables["data"]["parser"]["lexer_conf"]["lexer_type"] = lexer
     return lark.Lark._load_from_dict(tables["data"], tables["memo"], transformer=callbacks)  # type: ignore[no-untyped-call]

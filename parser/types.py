@@ -3,150 +3,222 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from gradopt.ir import types as T
-from gradopt.ir.attributes import Attribute, DialectAttr, IntegerAttr, StridedLayoutAttr
-from gradopt.ir.float_formats import decode_float  # noqa: F401  (makes every float format known)
+from gradopt.ir.attributes import AffineMapAttr, Attribute, IntegerAttr, StridedLayoutAttr
+from gradopt.ir.dialect import near_miss
 from gradopt.ir.types import Type
+from gradopt.parser.lexer import SyntaxFault, balanced_end
+from gradopt.parser.literals import split_commas
+from gradopt.parser.places import UnknownAlias
 
-__all__ = ["TypeReader", "TypeSyntaxError"]
+__all__ = ["TypeReader", "canonical_body"]
 
-_INTEGER = re.compile(r"(s|u)?i([1-9]\d*)$")
-_DIM = re.compile(r"\s*(?:(\d+)|(\?)|\[(\d+)\])\s*x")
+_INTEGER = re.compile(r"(s|u)?i([0-9]+)\Z", re.ASCII)
+_DIM = re.compile(r"\s*(?:([0-9]+)|(\?)|\[\s*([0-9]+)\s*\])\s*(x)?", re.ASCII)
+_BLANK = re.compile(r"\s*")
+_WORD = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 MOST_DEPTH = 64
 MOST_WIDTH = 16777215
+_HEADS = ("tensor", "vector", "memref", "complex", "tuple", "index", "none", "bf16", "f16", "f32", "f64", "i1", "i32", "i64")
+_PRETTY_BODY = re.compile(r"[A-Za-z][A-Za-z0-9_.]*", re.ASCII)
 
 
-class TypeSyntaxError(Exception):
-    """What is wrong with a type's text, and where in it."""
-
-    def __init__(self, message: str, offset: int = 0) -> None:
-        super().__init__(message)
-        self.message, self.offset = message, offset
+def canonical_body(body: str) -> str:
+    """The spelling MLIR prints for `d.name<…>` or `d<name<…>>`: with a dot wherever the name is a plain word."""
+    if "<" not in body and re.fullmatch(r"[\w.]+", body, re.ASCII):
+        return body
+    dot, bracket = body.find("."), body.find("<")
+    if dot > 0 and (bracket < 0 or dot < bracket):
+        dialect, inner = body[:dot], body[dot + 1:]
+    else:
+        dialect, inner = body[:bracket], body[bracket + 1:-1]
+    name = _PRETTY_BODY.match(inner)
+    rest = "" if name is None else inner[name.end():]
+    plain = name is not None and (not rest or (rest.startswith("<") and rest.endswith(">")))
+    return f"{dialect}.{inner}" if plain else f"{dialect}<{inner}>"
 
 
 class TypeReader:
-    """Parses types; `aliases` holds what `!name` stands for, `parse_attribute` reads an encoding or a layout."""
+    """Parses types; `aliases` holds what `!name` stands for, `parse_attribute(text, start, end)` reads an encoding or a layout."""
 
-    def __init__(self, parse_attribute: Callable[[str], Attribute], aliases: Mapping[str, Type] | None = None) -> None:
+    def __init__(self, parse_attribute: Callable[[str, int, int], Attribute]) -> None:
         self.known: dict[str, Type] = {}
-        self.aliases: dict[str, Type] = dict(aliases or {})
+        self.aliases: dict[str, Type] = {}
+        self.early_aliases: dict[str, Type] = {}
         self.parse_attribute = parse_attribute
 
     def read(self, text: str) -> Type:
-        """The type of a text. Raises TypeSyntaxError."""
+        """The type of a text. Raises SyntaxFault with an offset in the text."""
         found = self.known.get(text)
         if found is None:
-            found = self.known[text] = self._read(text.strip(), 0)
+            found = self.known[text] = self._read(text, 0, len(text), 0)
         return found
 
-    def _read(self, text: str, depth: int) -> Type:
+    def located(self, text: str, offset: int) -> Type:
+        """The type of a text that stands at an offset. Raises SyntaxFault."""
+        found = self.known.get(text)
+        if found is not None:
+            return found
+        try:
+            return self.read(text)
+        except SyntaxFault as fault:
+            fault.offset += offset
+            raise
+
+    def _read(self, text: str, start: int, end: int, depth: int) -> Type:
+        start = _BLANK.match(text, start, end).end()  # type: ignore[union-attr]
+        end = start + len(text[start:end].rstrip())
         if depth > MOST_DEPTH:
-            raise TypeSyntaxError(f"types are nested more than {MOST_DEPTH} deep")
-        text = text.strip()
-        if text.startswith("!"):
-            return self._dialect(text)
-        if text.startswith("("):
-            return self._function(text, depth)
-        head, bracket, _ = text.partition("<")
-        head = head.strip()
-        if bracket:
-            if not text.endswith(">"):
-                raise TypeSyntaxError(f"expected '>' at the end of '{text}'")
-            body = text[text.index("<") + 1: -1].strip()
-            return self._parameterised(head, body, depth)
-        return scalar_type(head)
+            raise SyntaxFault(f"types are nested more than {MOST_DEPTH} deep", start)
+        if start >= end:
+            raise SyntaxFault("expected a type", start)
+        first = text[start]
+        if first == "!":
+            return self._dialect(text[start + 1:end], start)
+        if first == "(":
+            return self._function(text, start, end, depth)
+        word = _WORD.match(text, start, end)
+        if word is None:
+            raise SyntaxFault(f"expected a type, found '{text[start:end][:20]}'", start)
+        after = _BLANK.match(text, word.end(), end).end()  # type: ignore[union-attr]
+        if after < end and text[after] == "<":
+            close = balanced_end(text, after, end, builtin=True)
+            if close != end:
+                raise SyntaxFault(f"unexpected '{text[close:end].strip()[:20]}' behind a type", close)
+            return self._parameterised(word.group(), text, start, after + 1, end - 1, depth)
+        if after < end:
+            raise SyntaxFault(f"unexpected '{text[after:end][:20]}' behind a type", after)
+        return scalar_type(word.group(), start)
 
-    def _dialect(self, text: str) -> Type:
-        body = text[1:]
+    def _dialect(self, body: str, start: int) -> Type:
         if "<" not in body and "." not in body:
-            if body not in self.aliases:
-                raise TypeSyntaxError(f"undefined symbol alias id '{body}'")
-            return self.aliases[body]
+            found = self.aliases.get(body) or self.early_aliases.get(body)
+            if found is None:
+                raise UnknownAlias("!" + body, start)
+            return found
+        if not re.match(r"[A-Za-z_][\w$.\-]*(?:<|\Z)", body, re.ASCII):
+            raise SyntaxFault("invalid type identifier", start)
         if body.split("<")[0].split(".")[0] == "builtin":
-            raise TypeSyntaxError("a builtin type is written without its dialect")
-        return T.DialectType(body)
+            raise SyntaxFault("dialect 'builtin' provides no type parsing hook: its types are written without a dialect", start)
+        if "<" in body and balanced_end(body, body.index("<"), len(body)) != len(body):
+            raise SyntaxFault("unexpected text behind a type", start)
+        return T.DialectType(canonical_body(body))
 
-    def _function(self, text: str, depth: int) -> Type:
-        inputs, rest = _balanced(text)
-        rest = rest.strip()
-        if not rest.startswith("->"):
-            raise TypeSyntaxError(f"expected '->' in function type '{text}'")
-        rest = rest[2:].strip()
-        if rest.startswith("(") and _balanced(rest)[1].strip() == "":
-            results = _split(_balanced(rest)[0])
-        else:
-            results = [rest]
-        return T.FunctionType(tuple(self._read(part, depth + 1) for part in _split(inputs)),
-                              tuple(self._read(part, depth + 1) for part in results))
+    def _function(self, text: str, start: int, end: int, depth: int) -> Type:
+        close = balanced_end(text, start, end, builtin=True)
+        arrow = _BLANK.match(text, close, end).end()  # type: ignore[union-attr]
+        if not text.startswith("->", arrow) or arrow >= end:
+            raise SyntaxFault("expected '->' in function type", arrow)
+        begin = _BLANK.match(text, arrow + 2, end).end()  # type: ignore[union-attr]
+        inputs = split_commas(text, start + 1, close - 1)
+        results = [(begin, end)]
+        if begin < end and text[begin] == "(":
+            last = balanced_end(text, begin, end, builtin=True)
+            if last != end:
+                raise SyntaxFault("unexpected text behind a function type", last)
+            results = split_commas(text, begin + 1, last - 1)
+        return T.FunctionType(tuple(self._read(text, *part, depth + 1) for part in inputs),
+                              tuple(self._read(text, *part, depth + 1) for part in results))
 
-    def _parameterised(self, head: str, body: str, depth: int) -> Type:
+    def _parameterised(self, head: str, text: str, start: int, begin: int, end: int, depth: int) -> Type:
         if head == "complex":
-            element = self._read(body, depth + 1)
-            if not (element.is_float or element.is_integer):
-                raise TypeSyntaxError("invalid element type for complex")
+            element = self._read(text, begin, end, depth + 1)
+            if not (element.is_float or isinstance(element, T.IntegerType)):
+                raise SyntaxFault(f"invalid element type for complex: '{element.text}'", begin)
             return T.ComplexType(element)
         if head == "tuple":
-            return T.TupleType(tuple(self._read(part, depth + 1) for part in _split(body)))
+            return T.TupleType(tuple(self._read(text, *part, depth + 1)
+                                     for part in split_commas(text, begin, end)))
         if head not in ("tensor", "vector", "memref"):
-            raise TypeSyntaxError(f"unknown type '{head}'")
-        if re.match(r"\*\s*x", body):
-            return self._unranked(head, _split(body[body.index("x") + 1:]), depth)
+            raise SyntaxFault(f"unknown type '{head}'{near_miss(head, _HEADS)}", start)
+        unranked = re.compile(r"\s*\*\s*x").match(text, begin, end)
         shape: list[int | None] = []
         scalable: list[bool] = []
-        position = 0
-        while match := _DIM.match(body, position):
-            size, dynamic, scaled = match.groups()
-            if scaled is not None and head != "vector":
-                raise TypeSyntaxError(f"a scalable dimension stands in a {head}")
-            shape.append(None if dynamic else int(size or scaled))
+        position = begin if unranked is None else unranked.end()
+        while unranked is None and (match := _DIM.match(text, position, end)) is not None:
+            size, dynamic, scaled, cross = match.groups()
+            if cross is None:
+                raise SyntaxFault("expected 'x' in dimension list", match.end())
+            if (scaled is not None and head != "vector") or (dynamic and head == "vector"):
+                raise SyntaxFault(f"'{match[0].strip()[:-1].strip()}' is no dimension of a {head}", position)
+            digits = "0" if dynamic else (size or scaled).lstrip("0") or "0"
+            if len(digits) > 19 or int(digits) >= 1 << 63:
+                raise SyntaxFault("invalid dimension: it must be below 2^63", position)
+            shape.append(None if dynamic else int(digits))
             scalable.append(scaled is not None)
             position = match.end()
-        parts = _split(body[position:])
+        parts = split_commas(text, position, end)
         if not parts:
-            raise TypeSyntaxError(f"expected an element type in '{head}<{body}>'")
-        element = self._read(parts[0].strip(), depth + 1)
-        return self._shaped(head, tuple(shape), element, scalable, parts[1:])
+            raise SyntaxFault(f"expected an element type in {head}<…>", position)
+        element = self._read(text, *parts[0], depth + 1)
+        extras = [self.parse_attribute(text, *part) for part in parts[1:]]
+        if unranked is not None:
+            return self._unranked(head, element, extras, start, parts[0][0])
+        return self._shaped(head, tuple(shape), element, scalable, extras, start, parts[0][0])
 
-    def _shaped(self, head: str, shape: tuple[int | None, ...], element: Type, scalable: list[bool], rest: list[str]) -> Type:
-        if head != "memref" and isinstance(element, (T.TensorType, T.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType)):
-            raise TypeSyntaxError(f"invalid {head} element type '{element.text}'")
+    def _shaped(self, head: str, shape: tuple[int | None, ...], element: Type, scalable: list[bool], extras: list[Attribute],
+                start: int, element_start: int) -> Type:
+        _check_element(head, element, element_start)
         if head == "vector":
-            if None in shape or rest or 0 in shape:
-                raise TypeSyntaxError("vector types must have positive constant sizes")
-            return T.VectorType(tuple(size or 0 for size in shape), element, tuple(scalable))
-        extras = [self.parse_attribute(part.strip()) for part in rest]
+            if extras or 0 in shape:
+                raise SyntaxFault("vector types must have positive constant sizes and nothing else", start)
+            return T.VectorType(tuple(size for size in shape if size is not None), element, tuple(scalable))
         if head == "tensor":
             if len(extras) > 1:
-                raise TypeSyntaxError("a tensor type has one encoding at most")
+                raise SyntaxFault("a tensor type has one encoding at most", start)
             try:
                 return T.TensorType(shape, element, extras[0] if extras else None)
             except ValueError as error:
-                raise TypeSyntaxError(str(error)) from None
-        layout = next((e for e in extras if isinstance(e, StridedLayoutAttr) or e.text.startswith("affine_map")), None)
-        space = next((e for e in extras if e is not layout), None)
-        if isinstance(space, IntegerAttr) and space.type is T.I64 and space.value == 0:
-            space = None
-        return T.MemRefType(shape, element, layout, space)
+                raise SyntaxFault(str(error), start) from None
+        layout = extras[0] if extras and isinstance(extras[0], (StridedLayoutAttr, AffineMapAttr)) else None
+        rest = extras[1:] if layout is not None else extras
+        if len(rest) > 1:
+            raise SyntaxFault("multiple memory spaces specified in memref type", start)
+        if isinstance(layout, AffineMapAttr):
+            names = ", ".join(f"d{i}" for i in range(len(shape)))
+            inputs = layout.body[1:layout.body.index(")")]
+            if inputs != names:
+                raise SyntaxFault(f"memref layout mismatch between rank and affine map: {len(shape)} dimensions, map ({inputs})", start)
+            if layout.body == f"({names}) -> ({names})":
+                layout = None
+        return T.MemRefType(shape, element, layout, _memory_space(rest))
 
-    def _unranked(self, head: str, parts: list[str], depth: int) -> Type:
-        element = self._read(parts[0].strip(), depth + 1)
-        if head == "tensor":
+    def _unranked(self, head: str, element: Type, extras: list[Attribute], start: int, element_start: int) -> Type:
+        _check_element(head, element, element_start)
+        if head == "tensor" and not extras:
             return T.UnrankedTensorType(element)
-        if head == "memref":
-            space = self.parse_attribute(parts[1].strip()) if len(parts) > 1 else None
-            return T.UnrankedMemRefType(element, space)
-        raise TypeSyntaxError("a vector has a rank")
+        if head == "memref" and len(extras) <= 1:
+            return T.UnrankedMemRefType(element, _memory_space(extras))
+        raise SyntaxFault("a vector has a rank" if head == "vector" else f"an unranked {head} takes no such parameters", start)
 
 
-def scalar_type(text: str) -> Type:
-    """A type that is one word. Raises TypeSyntaxError."""
+def _check_element(head: str, element: Type, offset: int) -> None:
+    if head == "vector":
+        fits = element.is_float or element.is_integer
+    elif head == "memref":
+        fits = not isinstance(element, (T.TensorType, T.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType))
+    else:
+        fits = not isinstance(element, (T.TensorType, T.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType, T.MemRefType,
+                                        T.UnrankedMemRefType))
+    if not fits:
+        raise SyntaxFault(f"invalid {head} element type '{element.text}'", offset)
+
+
+def _memory_space(extras: list[Attribute]) -> Attribute | None:
+    """A memory space; the 64-bit 0 is the same as none."""
+    space = extras[0] if extras else None
+    return None if isinstance(space, IntegerAttr) and space.type is T.I64 and space.value == 0 else space
+
+
+def scalar_type(text: str, offset: int = 0) -> Type:
+    """A type that is one word. Raises SyntaxFault."""
     match = _INTEGER.match(text)
     if match:
-        width = int(match[2])
+        width = int(match[2].lstrip("0")[:12] or "0")
         if width > MOST_WIDTH:
-            raise TypeSyntaxError(f"integer bitwidth is limited to {MOST_WIDTH} bits")
+            raise SyntaxFault(f"integer bitwidth is limited to {MOST_WIDTH} bits", offset)
         return T.IntegerType(width, {"s": "signed", "u": "unsigned", None: ""}[match[1]])
     if text == "index":
         return T.INDEX
@@ -154,41 +226,4 @@ def scalar_type(text: str) -> Type:
         return T.NONE
     if text in T._FORMATS:
         return T.FloatType(text)
-    raise TypeSyntaxError(f"unknown type '{text}'")
-
-
-def _balanced(text: str) -> tuple[str, str]:
-    """(what stands inside the parentheses at the start, the rest)."""
-    depth = 0
-    for position, character in enumerate(text):
-        if character in "([{<":
-            depth += 1
-        elif character in ")]}" or (character == ">" and text[position - 1] != "-"):
-            depth -= 1
-            if depth == 0:
-                return text[1:position], text[position + 1:]
-    raise TypeSyntaxError(f"expected ')' in '{text}'")
-
-
-def _split(text: str) -> list[str]:
-    """Splits at commas outside brackets and strings."""
-    parts, depth, start, quoted = [], 0, 0, False
-    for position, character in enumerate(text):
-        if character == '"' and (position == 0 or text[position - 1] != "\\"):
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif character in "([{<":
-            depth += 1
-        elif character in ")]}" or (character == ">" and text[position - 1] != "-"):
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:position])
-            start = position + 1
-    rest = text[start:]
-    return [*parts, rest] if rest.strip() or parts else []
-
-
-def encoding(text: str) -> Attribute:
-    """A dialect attribute kept as its text."""
-    return DialectAttr(text.removeprefix("#"))
+    raise SyntaxFault(f"unknown type '{text}'{near_miss(text, _HEADS)}", offset)

@@ -166,9 +166,11 @@ class Run:
         self.module = None
         module = self._parse(chunk)
         if self.options["run_reproducer"]:
+            from gradopt.ir.resources import external_resources
             from gradopt.tools.reproducer import stored_pipeline
 
             items = self._build(stored_pipeline(chunk))
+            external_resources(module).pop("mlir_reproducer", None)
         if items:
             self._run_passes(module, items)
         if self.options["generate_reproducer"]:

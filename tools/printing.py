@@ -8,8 +8,9 @@ from typing import Any
 
 from gradopt.ir.attributes import Attribute, DenseElementsAttr
 from gradopt.ir.locations import AnyLocation, FusedLocation, NameLocation
-from gradopt.ir.operation import Operation, Region
-from gradopt.ir.printer import Printer, print_operation
+from gradopt.ir.naming import pretty_names
+from gradopt.ir.operation import Block, Operation, Region
+from gradopt.ir.printer import Piece, Printer, print_operation
 from gradopt.ir.text import element_texts
 from gradopt.ir.values import BlockArgument, OperationResult, Value
 
@@ -48,39 +49,30 @@ class OptionPrinter(Printer):
         label = "unused" if not names else "user: " if len(names) == 1 else "users: "
         return f"  // {label}{', '.join(names)}"
 
-    def _operation(self, op: Operation, indent: int) -> None:
+    def operation(self, op: Operation, indent: int, generic: bool) -> None:
+        """Prints one operation."""
         self.current = op
-        if self.skip_regions and op.name == "func.func":
-            self.out.append("  " * indent)
-            self._generic(op, indent, self._location(op.location) + "\n")
-        else:
-            super()._operation(op, indent)
+        super().operation(op, indent, generic or (self.skip_regions and op.name == "func.func"))
         self.current = None
 
-    def _location(self, location: AnyLocation) -> str:
-        text: str = super()._location(location)
+    def location(self, location: AnyLocation, alias: bool = True) -> str:
+        """The location of the current operation, and a mark for its users."""
+        text: str = super().location(location, alias)
         op, self.current = self.current, None  # only the first location that is asked for is the operation's own
         if self.users and op is not None and op.results and not op.regions:
             self.noted.append(op)
             text += f"\0{len(self.noted) - 1}\0"
         return text
 
-    def _region_pieces(self, region: Region, indent: int, op: Operation, entry_header: bool = True) -> list[object]:
-        if self.skip_regions:
-            return ["{...}"]
-        pieces: list[object] = super()._region_pieces(region, indent, op, entry_header)
-        return pieces
+    def region_pieces(self, region: Region, indent: int, entry: bool = True) -> list[Piece]:
+        """A region, or dots for it."""
+        return ["{...}"] if self.skip_regions else super().region_pieces(region, indent, entry)
 
-    def _name(self, value: Value, argument: bool) -> str:
-        prefix = _location_name(value) if self.by_location else None
-        if prefix is None:
-            name: str = super()._name(value, argument)
-            return name
-        generic, hint, self.generic, value.name = self.generic, value.name, False, prefix
-        try:
-            return str(super()._name(value, argument))
-        finally:
-            self.generic, value.name = generic, hint
+    def name_all(self, root: Operation) -> tuple[dict[Value, str], dict[Block, str]]:
+        """The names of all values and blocks, from their locations where that is asked for."""
+        if not self.by_location:
+            return super().name_all(root)
+        return pretty_names(root, lambda value: _location_name(value) or (None if self.generic else value.name))
 
 
 def _location_name(value: Value) -> str | None:

@@ -1,0 +1,280 @@
+"""What the grammar's rules for types, attributes and locations make of their parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradopt.ir import attributes as A
+from gradopt.ir.locations import LocationAttr
+from gradopt.ir.rare_attributes import DistinctAttr
+from gradopt.ir.types import F64, I1, I64, FloatType, FunctionType, Type
+from gradopt.parser.builtin_attributes import read_builtin
+from gradopt.parser.lexer import SyntaxFault, Token
+from gradopt.parser.literals import LiteralError, dense_literal, float_bits, integer_value, unescape
+from gradopt.parser.places import Place, PlaceResolver
+from gradopt.parser.types import TypeReader, canonical_body
+
+__all__ = ["AttributeRules", "symbol_value"]
+
+MOST_DEPTH = 100
+UNIT, TRUE, FALSE = A.UnitAttr(), A.IntegerAttr(1, I1), A.IntegerAttr(0, I1)
+
+
+class AttributeRules:
+    """Types, attributes, locations and aliases of one text."""
+
+    def __init__(self) -> None:
+        self.reader = TypeReader(self.nested_attribute)
+        self.attribute_aliases: dict[str, A.Attribute] = {}
+        self.location_aliases: dict[str, Place] = {}
+        self.places = PlaceResolver(self.location_aliases)
+        self.depths: dict[A.Attribute, int] = {}  # of lists, dictionaries and function types that hold others
+        self.distinct_numbers: dict[str, int] = {}
+        self.resources: dict[str, bytes] = {}
+        self.early: AttributeRules | None = None  # knows every alias of the text, where one is used before its definition
+
+    def use_early(self, early: AttributeRules) -> None:
+        """Finds aliases there that are not defined yet."""
+        self.early = early
+        self.reader.early_aliases = early.reader.aliases
+        self.places.early = early.places
+
+    def nested_attribute(self, text: str, start: int, end: int) -> A.Attribute:
+        """The attribute in `text[start:end]`, which stands inside a type or a location. Set by the reader."""
+        raise NotImplementedError
+
+    def _deeper(self, made: Any, parts: Any, offset: int = -1) -> Any:
+        """Notes how deep an attribute nests. Raises SyntaxFault where it is too deep."""
+        depth = 0
+        depths = self.depths
+        for part in parts:
+            below = depths.get(part, 0)
+            if below >= depth:
+                depth = below + 1
+        if depth > MOST_DEPTH:
+            raise SyntaxFault(f"attributes are nested more than {MOST_DEPTH} deep", offset)
+        depths[made] = depth
+        return made
+
+    # --- types
+
+    def plain_type(self, c: list[Any]) -> Type:
+        token = c[0]
+        return self.reader.located(token.text, token.start_pos)
+
+    def function_type(self, c: list[Any]) -> Type:
+        inputs, results = tuple(c[0] or ()), tuple(c[2])
+        made: Type = self._deeper(FunctionType(inputs, results), (*inputs, *results))
+        return made
+
+    def types(self, c: list[Any]) -> list[Type]:
+        return list(c)
+
+    def one_type(self, c: list[Any]) -> list[Type]:
+        return list(c)
+
+    def many_types(self, c: list[Any]) -> list[Type]:
+        return c[0] or []
+
+    # --- attributes
+
+    def key(self, c: list[Any]) -> Token:
+        return c[0]  # type: ignore[no-any-return]
+
+    def entry(self, c: list[Any]) -> tuple[Token, Any]:
+        return c[0], (UNIT if c[1] is None else c[1])
+
+    def dictionary(self, c: list[Any]) -> dict[str, Any]:
+        entries: dict[str, Any] = {}
+        for item in c:
+            if item is None:
+                continue
+            token, value = item
+            name = self.text(token) if token.type == "STRING" else token.text
+            if not name:
+                raise SyntaxFault("expected valid attribute name", token.start_pos)
+            if name in entries:
+                raise SyntaxFault(f"duplicate key '{name}' in dictionary attribute", token.start_pos)
+            entries[name] = value
+        return entries
+
+    def dictionary_attribute(self, c: list[Any]) -> A.Attribute:
+        made: A.Attribute = self._deeper(A.DictionaryAttr(tuple(c[0].items())), c[0].values())
+        return made
+
+    def array(self, c: list[Any]) -> A.Attribute:
+        elements = tuple([item for item in c if item is not None])
+        made: A.Attribute = self._deeper(A.ArrayAttr(elements), elements)
+        return made
+
+    def text(self, token: Token) -> str:
+        """The value of a string token. Raises SyntaxFault."""
+        try:
+            return unescape(token.text)
+        except LiteralError as error:
+            raise SyntaxFault(error.message, token.start_pos + error.offset) from None
+
+    def string(self, c: list[Any]) -> A.Attribute:
+        return A.StringAttr(self.text(c[0]), c[1])
+
+    def symbol(self, c: list[Any]) -> A.Attribute:
+        names = [symbol_value(token) for token in c if token.type == "SYMBOL"]
+        return A.SymbolRefAttr(names[0], tuple(names[1:]))
+
+    def unit(self, c: list[Any]) -> A.Attribute:
+        return UNIT
+
+    def true(self, c: list[Any]) -> A.Attribute:
+        return TRUE
+
+    def false(self, c: list[Any]) -> A.Attribute:
+        return FALSE
+
+    def integer(self, c: list[Any]) -> A.Attribute:
+        token, type = c[0], c[1] or I64
+        try:
+            if isinstance(type, FloatType):
+                raise LiteralError("unexpected decimal integer literal for a floating point value: it needs a dot")
+            return integer_value(token.text, type)
+        except LiteralError as error:
+            raise SyntaxFault(error.message, token.start_pos) from None
+
+    def hexadecimal(self, c: list[Any]) -> A.Attribute:
+        token, type = c[0], c[1] or I64
+        try:
+            if isinstance(type, FloatType):
+                return A.FloatAttr(float_bits(token.text, type), type)
+            return integer_value(token.text, type)
+        except LiteralError as error:
+            raise SyntaxFault(error.message, token.start_pos) from None
+
+    def float(self, c: list[Any]) -> A.Attribute:
+        token, type = c[0], c[1] or F64
+        if not isinstance(type, FloatType):
+            raise SyntaxFault(f"floating point value not valid for specified type '{type.text}'", token.start_pos)
+        return A.FloatAttr(float_bits(token.text, type), type)
+
+    def dense(self, c: list[Any]) -> A.Attribute:
+        token, type = c
+        try:
+            return dense_literal(token.text, type, self.resources)
+        except LiteralError as error:
+            raise SyntaxFault(error.message, token.start_pos + error.offset) from None
+
+    def dialect_attribute(self, c: list[Any]) -> A.Attribute:
+        token = c[0]
+        if token.text[1:].split("<")[0].split(".")[0] == "builtin":
+            raise SyntaxFault("dialect 'builtin' provides no attribute parsing hook: its attributes are written without a dialect",
+                              token.start_pos)
+        return A.DialectAttr(canonical_body(token.text[1:]), c[1])
+
+    def alias_attribute(self, c: list[Any]) -> A.Attribute:
+        token = c[0]
+        name = token.text[1:]
+        found = self.attribute_aliases.get(name)
+        if found is None and self.early is not None:
+            found = self.early.attribute_aliases.get(name)
+        if found is not None:
+            return found
+        return LocationAttr(self.places.resolve(Place("alias", (name,), 0, token.start_pos)))
+
+    def builtin_attribute(self, c: list[Any]) -> A.Attribute:
+        token = c[0]
+        try:
+            return read_builtin(token.text, self.reader)
+        except LiteralError as error:
+            raise SyntaxFault(error.message, token.start_pos + error.offset) from None
+        except SyntaxFault as fault:
+            fault.offset += token.start_pos
+            raise
+
+    def distinct(self, c: list[Any]) -> A.Attribute:
+        """Numbered anew in the order of their first mention, as MLIR prints them."""
+        token = c[0]
+        number = token.text.partition("[")[2].partition("]")[0].strip()
+        index = self.distinct_numbers.setdefault(str(int(number)) if len(number) < 4000 else number, len(self.distinct_numbers))
+        start = token.text.index("<") + 1
+        empty = not token.text[start:-1].strip()
+        value = None if empty else self.nested_attribute(token.text, start, len(token.text) - 1)
+        return DistinctAttr(index, value)
+
+    def location_attribute(self, c: list[Any]) -> A.Attribute:
+        return LocationAttr(self.places.resolve(c[0]))
+
+    def type_attribute(self, c: list[Any]) -> A.Attribute:
+        made: A.Attribute = A.TypeAttr(c[0])
+        if c[0] in self.depths:
+            self.depths[made] = self.depths[c[0]]
+        return made
+
+    # --- aliases
+
+    def _new_alias(self, token: Token) -> str:
+        name = token.text[1:]
+        if name in self.attribute_aliases or name in self.location_aliases:
+            raise SyntaxFault(f"redefinition of attribute alias id '{name}'", token.start_pos)
+        return name
+
+    def attribute_alias(self, c: list[Any]) -> None:
+        name, value = self._new_alias(c[0]), c[1]
+        self.attribute_aliases[name] = value
+        if isinstance(value, LocationAttr):
+            self.places.known[name] = value.location
+
+    def location_alias(self, c: list[Any]) -> None:
+        self.location_aliases[self._new_alias(c[0])] = c[1]
+
+    def type_alias(self, c: list[Any]) -> None:
+        name = c[0].text[1:]
+        if name in self.reader.aliases:
+            raise SyntaxFault(f"redefinition of type alias id '{name}'", c[0].start_pos)
+        self.reader.aliases[name] = c[1]
+
+    # --- locations
+
+    def location(self, c: list[Any]) -> Place:
+        place: Place = c[1]
+        return place
+
+    def inner_place(self, c: list[Any]) -> Place:
+        place: Place = c[0]
+        return place
+
+    def unknown_place(self, c: list[Any]) -> Place:
+        return Place("unknown", (), 0, c[0].start_pos)
+
+    def file_place(self, c: list[Any]) -> Place:
+        name, line, column, _, end_line, end_column = c
+        numbers = [None if item is None else self._position(item) for item in (line, column, end_line, end_column)]
+        return Place("file", (self.text(name), numbers[0], numbers[1] or 0, *numbers[2:]), 0, name.start_pos)
+
+    def _position(self, token: Token) -> int:
+        if not token.text.isdigit() or len(token.text) > 10 or int(token.text) >= 1 << 32:
+            raise SyntaxFault("expected a line or column number below 4294967296", token.start_pos)
+        return int(token.text)
+
+    def name_place(self, c: list[Any]) -> Place:
+        return Place.of("name", (self.text(c[0]), c[1]), c[0].start_pos)
+
+    def callsite_place(self, c: list[Any]) -> Place:
+        return Place.of("callsite", (c[1], c[3]), c[0].start_pos)
+
+    def fused_place(self, c: list[Any]) -> Place:
+        return Place.of("fused", (c[1], *(item for item in c[2:] if item is not None)), c[0].start_pos)
+
+    def alias_place(self, c: list[Any]) -> Place:
+        return Place("alias", (c[0].text[1:],), 0, c[0].start_pos)
+
+
+def symbol_value(token: Token) -> str:
+    """The name of `@name` or `@"name"`. Raises SyntaxFault."""
+    text = token.text[1:]
+    if not text.startswith('"'):
+        return text
+    try:
+        name = unescape(text)
+    except LiteralError as error:
+        raise SyntaxFault(error.message, token.start_pos + 1 + error.offset) from None
+    if not name:
+        raise SyntaxFault("expected a symbol name", token.start_pos)
+    return name

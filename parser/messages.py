@@ -1,0 +1,79 @@
+"""What to say about a token that cannot stand where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gradopt.parser.lexer import PUNCTUATION, Token
+
+__all__ = ["acceptable", "unexpected_token"]
+
+_NAMES = {name: f"'{mark}'" for mark, name in PUNCTUATION.items()} | {
+    "VALUE_ID": "an SSA value", "SYMBOL": "a symbol", "STRING": "a string", "INTEGER": "an integer", "BARE": "a name",
+    "CARET_ID": "a block name", "ATTRIBUTES": "'attributes'", "LOC": "'loc'", "AT": "'at'", "TO": "'to'", "FUNC": "'func.func'",
+    "MODULE": "'module'", "$END": "the end of the text"}
+_GROUPS = [  # many terminals that mean one thing
+    ({"SIMPLE_TYPE", "TYPE", "BANG_ID", "LPAR", "INTEGER", "FLOAT", "STRING", "SYMBOL", "LSQB"}, "an attribute"),
+    ({"BARE", "STRING", "SIMPLE_TYPE", "UNIT", "TRUE"}, "an attribute name"),
+    ({"BARE", "STRING", "FLAT_OPS", "MODULE", "FUNC"}, "an operation"),
+    ({"SIMPLE_TYPE", "TYPE", "BANG_ID"}, "a type"),
+    ({"UNKNOWN", "CALLSITE", "FUSED"}, "a location"),
+]
+_ALSO = {"an attribute": {"HEX", "UNIT", "TRUE", "FALSE", "LOC", "DENSE", "DIALECT_ATTR", "HASH_ID", "BUILTIN_ATTR", "DISTINCT",
+                          "LBRACE"},
+         "an attribute name": {"VISIBILITY", "MODULE", "FUNC", "ATTRIBUTES", "FALSE", "LOC", "UNKNOWN", "CALLSITE", "FUSED", "AT",
+                               "TO", "BRANCH", "CONDITIONAL_BRANCH", "CONSTANT"},
+         "an operation": {"VALUE_ID", "BRANCH", "CONDITIONAL_BRANCH", "CONSTANT", "HASH_ID", "BANG_ID", "METADATA"},
+         "a type": {"LPAR"}, "a location": {"STRING", "HASH_ID", "LOC"}}
+
+
+def acceptable(state: Any) -> set[str]:
+    """The terminals that could have come in a state of lark's parser: those it would shift after all reductions they cause."""
+    states, stack = state.parse_conf.states, state.state_stack
+    return {name for name in states[stack[-1]] if name.isupper() and _would_shift(states, list(stack), name)}
+
+
+def _would_shift(states: Any, stack: list[Any], terminal: str) -> bool:
+    while True:
+        found = states[stack[-1]].get(terminal)
+        if found is None:
+            return False
+        target = found[1]
+        if not hasattr(target, "expansion"):
+            return True
+        size = len(target.expansion)
+        if size:
+            del stack[-size:]
+        following = states[stack[-1]].get(target.origin.name)
+        if following is None:
+            return False
+        stack.append(following[1])
+        if len(stack) > 1_000_000:
+            return False
+
+
+def unexpected_token(token: Token, accepted: Iterable[str]) -> str:
+    """`expected ':'`, `expected ',' or ')', found 'x'`, …"""
+    wanted = _expected(set(accepted))
+    found = "the end of the text" if token.type == "$END" else f"'{_short(token.text)}'"
+    return f"expected {wanted}, found {found}" if wanted else f"unexpected {found}"
+
+
+def _expected(names: set[str]) -> str:
+    parts: list[str] = []
+    for group, text in _GROUPS:
+        if group <= names:
+            parts.append(text)
+            names = names - group - _ALSO[text]
+    parts += sorted(_NAMES[name] for name in names if name in _NAMES and name not in ("LOC", "$END"))
+    if not parts and "$END" in names:
+        parts = [_NAMES["$END"]]
+    if len(parts) > 5:
+        return ""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}" if parts else ""
+
+
+def _short(text: str) -> str:
+    line = text.split("\n", 1)[0]
+    return line if len(line) <= 30 else line[:30] + "…"
