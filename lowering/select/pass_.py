@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gradopt.dialects.kernel_library import KernelAttentionOp
+from gradopt.dialects.constraints import tensor_type
+from gradopt.dialects.kernel_library import KernelAttentionOp, KernelMaxPool2dOp
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
+from gradopt.ir.sizes import UNKNOWN
 from gradopt.ir.values import Value
 from gradopt.lowering.passes import Pass, PassContext
 
@@ -53,6 +55,34 @@ def attention_backward(b: Builder, op: Any) -> list[Value] | None:
     return list(found.results)
 
 
+def _pooling(b: Builder, op: Any) -> tuple[Value, Value] | None:
+    """The forward kernel of max pooling (the same for the adjoint), where the image has static sizes."""
+    image = tensor_type(op.x).dims
+    if not all(isinstance(size, int) for axis, size in enumerate(image) if axis != op.layout.index("N")) or UNKNOWN in image:
+        return None
+    declared = KernelMaxPool2dOp.definition.attributes
+    y, position = b.create("kernel.max_pool2d", [op.x], **{name: op.properties[name] for name in declared if name in op.properties}).results
+    return y, position
+
+
+@selection("hl.max_pool2d")
+def max_pool2d(b: Builder, op: Any) -> list[Value] | None:
+    """The forward kernel; its positions are read by the adjoint only."""
+    found = _pooling(b, op)
+    return None if found is None else [found[0]]
+
+
+@selection("bwd.max_pool2d")
+def max_pool2d_backward(b: Builder, op: Any) -> list[Value] | None:
+    """The forward kernel again (`cse` merges it with the first) and the backward kernel on its positions."""
+    found = _pooling(b, op)
+    if found is None:
+        return None
+    declared = KernelMaxPool2dOp.definition.attributes
+    properties = {name: op.properties[name] for name in declared if name in op.properties}
+    return list(b.create("kernel.max_pool2d_backward", [op.dy, found[1]], [op.results[0].type], **properties).results)
+
+
 @dataclass(frozen=True)
 class SelectKernelsPass(Pass):
     """Replaces operations that have a library kernel by it; what has none is left for `decompose`.
@@ -60,7 +90,8 @@ class SelectKernelsPass(Pass):
     The adjoint of attention asks for the forward kernel once more, for its rows' log-sum-exp: `cse` merges the two, and nothing is
     computed twice.
 
-    Needs: nothing. Guarantees: each `hl.attention`, and each `bwd.attention` without the gradient of a bias, is a `kernel` op.
+    Needs: nothing. Guarantees: each `hl.attention`, and each `bwd.attention` without the gradient of a bias, is a `kernel` op; so are
+    `hl.max_pool2d` and `bwd.max_pool2d` of images of static size.
 
     Before:
 

@@ -51,10 +51,10 @@ MASKS = [{"mask_kind": "none"}, {"mask_kind": "causal"}, {"mask_kind": "sliding_
 
 
 LAYOUTS = ["BHSD", "BSHD", "BS(HD)"]
+PAIRS = [(case, (case + step) % len(MASKS)) for case in range(len(CASES)) for step in (0, 1)]  # each case with two masks
 
 
-@pytest.mark.parametrize("mask", range(len(MASKS)))
-@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize("case, mask", PAIRS)
 def test_forward(case, mask):
     options, layout = {"width": 8, "heads": 2, **CASES[case]}, LAYOUTS[(case + mask) % 3]
     types, arrays = operands(layout=layout, **options)
@@ -127,8 +127,7 @@ def backward(types, arrays, element=F32, width=8, heads=2, wrt=(0, 1, 2), masked
         assert error.size == 0 or not np.nanmax(np.nan_to_num(error)) > 2 * ROUNDING[element.text], np.nanmax(error)
 
 
-@pytest.mark.parametrize("mask", range(len(MASKS)))
-@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize("case, mask", PAIRS)
 def test_backward(case, mask):
     options, layout = {"width": 8, "heads": 2, **CASES[case]}, LAYOUTS[(case + mask + 1) % 3]
     types, arrays = operands(layout=layout, **options)

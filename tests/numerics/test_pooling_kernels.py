@@ -11,9 +11,8 @@ from gradopt.dialects.arrays import numpy_dtype
 from gradopt.ir.types import BF16, F16, F32, F64, tensor
 
 sys.path.insert(0, str(Path(__file__).parent))
-from library_harness import check, function_of, run_both
-
 from gradopt.lowering.interpreter import _run_region
+from library_harness import check, function_of, run_both
 
 RNG = np.random.default_rng(5)
 CASES = [

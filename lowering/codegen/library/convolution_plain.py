@@ -70,11 +70,11 @@ def plain(problem: Problem, empty: bool = False) -> Launch:
             n = index_divide(rest, {problem.groups})
             g = rest - n * {problem.groups}
         """)
-        with source.loop("p0", result[0]), source.loop("p1", result[1]), source.loop("p2", result[2]):
+        with source.loop("r0", result[0]), source.loop("r1", result[1]), source.loop("r2", result[2]):
             source.line(f"total = {literal(0, element)}")
             if not empty:
                 _sum(source, problem, element, (x, w), operands, channels, kernel, sizes)
-            source.line(f"store({out}, {o_offset} + n * {o_first} + g * {o_group} + o * {o_second} + p0 * {od} + p1 * {oh} + p2 * {ow}, {rounded})")
+            source.line(f"store({out}, {o_offset} + n * {o_first} + g * {o_group} + o * {o_second} + r0 * {od} + r1 * {oh} + r2 * {ow}, {rounded})")
     extent = times(problem.images, problem.groups, problem.outputs)
     return source.launch(extent, blocks(extent, 64, 1))
 
@@ -94,7 +94,7 @@ def _sum(source: Source, problem: Problem, element: Type, pointers: tuple[str, s
         source.line(f"from_w = {w_offset} + g * {w_group} + o * {w_first} + c * {w_second}")
         with source.loop("k0", kernel[0]), source.loop("k1", kernel[1]), source.loop("k2", kernel[2]):
             for axis in range(3):
-                source.line(f"i{axis} = p{axis} * {problem.strides[axis]} + k{axis} * {problem.dilation[axis]} - ({problem.low[axis]})")
+                source.line(f"i{axis} = r{axis} * {problem.strides[axis]} + k{axis} * {problem.dilation[axis]} - ({problem.low[axis]})")
             inside = " and ".join(f"i{axis} >= 0 and i{axis} < {sizes[axis]}" for axis in range(3))
             with source.block(f"if {inside}"):
                 at_x = "from_x + " + " + ".join(f"i{axis} * {x_spatial[axis]}" for axis in range(3))

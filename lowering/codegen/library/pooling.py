@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradopt.ir.sizes import Size
-from gradopt.ir.types import FloatType
+from gradopt.ir.types import Type
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch, library
 from gradopt.lowering.codegen.library.convolution import row_major
@@ -72,7 +72,7 @@ def _better(kind: str, found: str) -> str:
         f"bit_or({found}, bit_or(gt(v, best), bit_and(is_nan(v), bit_not(is_nan(best)))))")
 
 
-def _planes(windows: Windows, pointers: tuple[str, str, str], mark: str, element: Any) -> Launch:
+def _planes(windows: Windows, pointers: tuple[str, str, str], mark: str, element: Type) -> Launch:
     """A point is a plane; a vector holds windows that follow each other in a row, those at the border are searched one by one."""
     source, op = windows.source, windows.op
     x, y, position = pointers
@@ -126,7 +126,7 @@ def _straight(windows: Windows, pointers: tuple[str, str, str], mark: str, first
         source.line(f"store({position}, row + j * {windows.ww}, {'where' if mark == 'i32' else f'{mark}(where)'})")
 
 
-def _careful(windows: Windows, x: str, mark: str, element: FloatType) -> None:
+def _careful(windows: Windows, x: str, mark: str, element: Type) -> None:
     """Lines that search the window (i, j) wherever it lies: `best`, and its position `at`."""
     source, op, kind = windows.source, windows.op, value_type(element)
     source.add(f"""
@@ -144,7 +144,7 @@ def _careful(windows: Windows, x: str, mark: str, element: FloatType) -> None:
     """)
 
 
-def _channels(windows: Windows, pointers: tuple[str, str, str], mark: str, element: FloatType) -> Launch:
+def _channels(windows: Windows, pointers: tuple[str, str, str], mark: str, element: Type) -> Launch:
     """A point is a row of windows; a vector holds channels, and the results are improved in place."""
     source, op, kind = windows.source, windows.op, value_type(element)
     x, y, position = pointers
