@@ -14,7 +14,7 @@ help:
 	@echo "make test    set up, then lint, types and all tests"
 	@echo "make bench   set up, then the benchmarks against JAX, PyTorch, xDSL and mlir-opt"
 	@echo "make venv    set up the virtual environment only ($(VENV))"
-	@echo "make docs    write docs/reference/: every operation and pass, from the declarations"
+	@echo "make docs    write docs/ops/: every operation and pass, from the declarations"
 	@echo "make readme  run the commands in README.md again and put in what they print"
 
 $(BIN)/python:
@@ -63,8 +63,8 @@ readme: $(VENV)/.with-test
 	@$(BIN)/python docs/make_readme.py
 
 docs: $(VENV)/.with-test
-	@$(BIN)/python docs/make_reference.py
-	@echo "docs/reference/ holds a page for each dialect and one of the passes"
+	@$(BIN)/python docs/make_ops.py
+	@echo "docs/ops/ holds a page for each dialect and one of the passes"
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

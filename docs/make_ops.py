@@ -1,4 +1,4 @@
-"""Writes docs/reference/: a page a dialect and one of the passes, from the declarations."""
+"""Writes docs/ops/: a page a dialect and one of the passes, from the declarations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradopt.ir.dialect import Dialect, dialect_names, find_dialect
 from gradopt.lowering.passes.registry import find_pass, pass_names
 from gradopt.tools.documentation import operation_signature, operation_text, pass_text
 
-FOLDER = Path(__file__).resolve().parent / "reference"
+FOLDER = Path(__file__).resolve().parent / "ops"
 
 
 def dialect_page(dialect: Dialect) -> str:
@@ -46,7 +46,7 @@ def main() -> int:
     """Writes the pages."""
     FOLDER.mkdir(exist_ok=True)
     for name, text in pages():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+        (FOLDER / name).write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     return 0
 
 
