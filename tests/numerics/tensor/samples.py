@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import samples_backward
 import samples_elementwise
 import samples_indexing
 import samples_linear
@@ -15,27 +16,15 @@ FAMILIES: dict[str, list[Sample]] = {
     "shape": samples_shape.SAMPLES,
     "indexing": samples_indexing.SAMPLES,
     "linear": samples_linear.SAMPLES,
+    "backward": samples_backward.SAMPLES,
 }
 SAMPLES: list[Sample] = [sample for family in FAMILIES.values() for sample in family]
+NO_DERIVATIVE = set("isnan isfinite equal not_equal less less_equal greater greater_equal argmax argmin argsort dim".split())
 DIFFERENTIABLE = [
     sample
     for sample in SAMPLES
     if any(":" not in text for text in sample.operands)
-    and sample.name.removeprefix("hl.")
-    not in (
-        "isnan",
-        "isfinite",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "argmax",
-        "argmin",
-        "argsort",
-        "dim",
-    )
+    and sample.name.removeprefix("hl.") not in NO_DERIVATIVE
     and not any(":i" in text or ":ui" in text for text in sample.results or ())
 ]
 

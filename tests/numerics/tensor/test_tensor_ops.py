@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradopt.dialects.bwd import tensor as bwd_tensor
 from gradopt.dialects.hl import axis, creation, elementwise, indexing, linear, reduction, shape, slices
 from gradopt.ir.declare import InvalidOperation
 from gradopt.ir.dialect import declared_operations
@@ -28,7 +29,7 @@ from tensor_support import (
 
 import gradopt
 
-MODULES = (elementwise, creation, reduction, axis, shape, slices, indexing, linear)
+MODULES = (elementwise, creation, reduction, axis, shape, slices, indexing, linear, bwd_tensor)
 OPERATIONS = [cls.name for module in MODULES for cls in declared_operations(vars(module))]
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.label)
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
