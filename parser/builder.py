@@ -312,7 +312,7 @@ class IRBuilder:
                     value.name = hint(token.text)
                     self.define(scope, token.text, value, token.start_pos)
                 else:
-                    self.define(scope, f"{token.text}#{index}", value, token.start_pos)
+                    self.define(scope, f"{token.text}#{index}" if index else token.text, value, token.start_pos)
                 position += 1
 
 

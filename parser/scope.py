@@ -53,13 +53,14 @@ class Scope:
         return None
 
     def use(self, name: str, type: Type | None, offset: int) -> Value:
-        """The value of a name that must have `type` (None: any). Raises NameFault."""
+        """The value of a name that must have `type` (None: any); `%x` and `%x#0` are the same. Raises NameFault."""
+        name = name.removesuffix("#0")
         value = self.find(name)
         first = -1
         if value is None:
             waiting = self.forward.get(name)
             if waiting is None:
-                if type is None or ("#" in name and self.find(name.split("#")[0] + "#0") is not None):
+                if type is None or ("#" in name and self.find(name.split("#")[0]) is not None):
                     raise NameFault(self._undeclared(name))
                 value = Value(type)
                 self.forward[name] = Forward(value, offset, self)
@@ -72,7 +73,7 @@ class Scope:
 
     def _undeclared(self, name: str) -> str:
         stem, mark, _ = name.partition("#")
-        if mark and self.find(stem + "#0") is not None:
+        if mark and self.find(stem) is not None:
             return f"reference to invalid result number: '{name}'"
         return f"use of undeclared SSA value name '{name}'"
 

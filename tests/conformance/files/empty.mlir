@@ -1,0 +1,1 @@
+// An empty file is an empty module.
