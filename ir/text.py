@@ -113,8 +113,22 @@ def dense_body(attribute: DenseElementsAttr) -> str:
     if attribute.is_splat:
         return element_texts(element, attribute.data)[0]
     if count > HEX_ABOVE:
-        return '"0x' + (packed_bits(attribute.data) if element.text == "i1" else attribute.data).hex().upper() + '"'
+        return '"0x' + hex_data(element, attribute.data).hex().upper() + '"'
     return nested_lists(element_texts(element, attribute.data), type.shape)
+
+
+def hex_data(element: Any, data: bytes) -> bytes:
+    """The bytes of a hex blob: truth values packed into bits, no sign bits above the width of an integer."""
+    if getattr(element, "text", "") == "i1":
+        return packed_bits(data)
+    spare = element.width % 8 if getattr(element, "is_integer", False) else 0
+    if not spare:
+        return data
+    width = element.storage_bytes
+    masked = bytearray(data)
+    for position in range(width - 1, len(masked), width):
+        masked[position] &= (1 << spare) - 1
+    return bytes(masked)
 
 
 def packed_bits(data: bytes) -> bytes:

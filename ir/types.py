@@ -47,12 +47,12 @@ class IntegerType(Type):
 
     @property
     def storage_bytes(self) -> int:
-        return (self.width + 7) // 8
+        return max((self.width + 7) // 8, 1)
 
     def wrap(self, value: int) -> int:
         """`value` reduced to the width, in the range that this type prints: signed, except for `ui` (and i1: 0 or 1)."""
         value &= (1 << self.width) - 1
-        if not self.is_unsigned and value >> (self.width - 1):
+        if not self.is_unsigned and self.width and value >> (self.width - 1):
             value -= 1 << self.width
         return value
 

@@ -57,8 +57,10 @@ class Expression(NamedTuple):
 
 
 def constant(value: int) -> Expression:
-    """A constant, wrapped to 64 bits."""
-    return Expression("c", (value + (1 << 63)) % (1 << 64) - (1 << 63))
+    """A constant. Raises OverflowError for one that has no 64-bit literal."""
+    if abs(value) >= 1 << 63:
+        raise OverflowError("constant too large for index")
+    return Expression("c", value)
 
 
 def _is(node: Expression | None, kind: str, value: int | None = None) -> bool:
@@ -175,7 +177,7 @@ def spell(node: Expression, strong: bool = False) -> str:
         else:
             text = f"{spell(left, True)} {node.kind} {spell(right, True)}"
     elif right.kind == "c" and right.value < 0:
-        text = f"{spell(left)} - {-right.value if right.value > -(1 << 63) else right.value}"
+        text = f"{spell(left)} - {-right.value}"
     elif right.kind == "*" and right.left is not None and right.right is not None and right.right.kind == "c" and right.right.value < 0:
         text = f"{spell(left)} - {spell(right.left, right.left.kind == '+' or right.right.value < -1)}"
         if right.right.value < -1:
@@ -245,7 +247,11 @@ class AffineReader:
     def expression(self) -> Expression:
         """A whole expression."""
         self.operators = 0
-        return self.sum()
+        start = self.index
+        try:
+            return self.sum()
+        except OverflowError as error:
+            raise LiteralError(str(error), self.tokens[start][2]) from None
 
     def _count(self) -> None:
         self.operators += 1
@@ -347,6 +353,10 @@ def integer_set_body(text: str, start: int, end: int) -> str:
         right = reader.expression()
         if relation == "<=":
             left, right = right, left
-        constraints.append(f"{spell(add(left, multiply(right, constant(-1))))} {'==' if relation == '==' else '>='} 0")
+        try:
+            difference = spell(add(left, multiply(right, constant(-1))))
+        except OverflowError as error:
+            raise reader.fail(str(error)) from None
+        constraints.append(f"{difference} {'==' if relation == '==' else '>='} 0")
     reader.end()
     return f"{header} : ({', '.join(constraints) or '0 == 0'})"

@@ -66,9 +66,9 @@ def _expected(names: set[str]) -> str:
         if group <= names:
             parts.append(text)
             names = names - group - _ALSO[text]
-    parts += sorted(_NAMES[name] for name in names if name in _NAMES and name not in ("LOC", "$END"))
-    if not parts and "$END" in names:
-        parts = [_NAMES["$END"]]
+    parts += sorted(_NAMES[name] for name in names if name in _NAMES and name not in ("LOC", "$END", "SCOPE"))
+    if "$END" in names and not any(part.startswith("an op") for part in parts):
+        parts.append(_NAMES["$END"])
     if len(parts) > 5:
         return ""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}" if parts else ""
