@@ -28,8 +28,60 @@ def run_function(module: Operation, name: str, arguments: Sequence[Array]) -> li
     entry = function.regions[0].blocks[0]
     if len(arguments) != len(entry.arguments):
         raise GradoptError.at(function.location, f"function '@{name}' takes {len(entry.arguments)} arguments, found {len(arguments)}")
-    with np.errstate(all="ignore"):
-        return _run_region(function.regions[0], [np.asarray(argument) for argument in arguments])
+    arrays = [np.asarray(argument) for argument in arguments]
+    sizes = _named_sizes(function, arrays)
+    if sizes:
+        module = _bound(module, name, sizes)
+        function = lookup_symbol(module, name)
+        assert function is not None
+    try:
+        with np.errstate(all="ignore"):
+            return _run_region(function.regions[0], arrays)
+    except RecursionError:
+        raise GradoptError.at(function.location, f"function '@{name}': calls or regions are nested too deep to be run") from None
+
+
+def _named_sizes(function: Operation, arrays: Sequence[Array]) -> dict[str, int]:
+    """The values of the sizes that the arguments' types name. Raises GradoptError where two arguments disagree."""
+    from gradopt.ir.sizes import SizeExpression, named_size
+    from gradopt.ir.types import TensorType
+
+    found: dict[str, int] = {}
+    for index, (argument, array) in enumerate(zip(function.regions[0].blocks[0].arguments, arrays)):
+        type = argument.type
+        if not isinstance(type, TensorType) or type.rank != array.ndim:
+            continue
+        for size, actual in zip(type.dims, array.shape):
+            if not isinstance(size, SizeExpression) or len(size.names) != 1:
+                continue
+            name, = size.names
+            if size == named_size(name) and found.setdefault(name, actual) != actual:
+                raise GradoptError.at(function.location, f"size '{name}' is {found[name]}, but {actual} in argument {index} of "
+                                                         f"'@{function.sym_name}'")  # type: ignore[attr-defined]
+    return found
+
+
+def _bound(module: Operation, name: str, sizes: dict[str, int]) -> Operation:
+    """A copy of the module in which the function, and what it calls, has these sizes."""
+    from gradopt.lowering.sizes.bind import TypeMap, replace_types, settle_bounds
+
+    module = module.clone()
+    types = TypeMap(sizes)
+    pending, reached = [name], set[str]()
+    while pending:
+        current = pending.pop()
+        function = lookup_symbol(module, current)
+        if function is None or current in reached:
+            continue
+        reached.add(current)
+        for op in function.walk():
+            replace_types(op, types)
+            if op.name == "prim.slice":
+                settle_bounds(op)
+            callee = getattr(op, "callee", None)
+            if callee is not None:
+                pending.append(callee)
+    return module
 
 
 def _run_region(region: Region, arguments: Sequence[Array]) -> list[Array]:

@@ -145,9 +145,11 @@ class LogSoftmaxOp(SameTypeAlong):
 
 
 def log_softmax(x: Array, axis: int) -> Array:
-    """x minus the logarithm of the sum of e**x."""
+    """x minus the logarithm of the sum of e**x. The largest x goes first: beside it the logarithm would lose its digits."""
     import numpy as np
 
+    largest = np.max(x, axis=axis, keepdims=True, initial=x.dtype.type(-np.inf))
+    x = x - np.where(np.isfinite(largest), largest, x.dtype.type(0))
     return x - np.logaddexp.reduce(x, axis=axis, keepdims=True, initial=x.dtype.type(-np.inf))
 
 

@@ -41,9 +41,13 @@ def make_schedule(graph: Graph, cluster: Cluster) -> Schedule:
         inner_names |= _joined_into(names, kept, split)
     interchange = bool(inner) and _prefers_interchange(cluster, indices, outer, inner, renaming)
     grain = _grain(cluster, outer, inner, interchange)
+    return Schedule(outer, inner, renaming, grain, inner_names, interchange, _keeps_rows(inner))
+
+
+def _keeps_rows(inner: Sequence[tuple[str, Size]]) -> bool:
+    """Whether a row fits scratch, whose size must be known."""
     row = product([size for _, size in inner])
-    keep = isinstance(row, int) and row <= MOST_KEPT_ELEMENTS
-    return Schedule(outer, inner, renaming, grain, inner_names, interchange, keep)
+    return isinstance(row, int) and row <= MOST_KEPT_ELEMENTS
 
 
 def _joined_into(names: Sequence[str], kept: Sequence[str], split: int) -> frozenset[str]:
@@ -123,7 +127,7 @@ def _gemm_schedule(cluster: Cluster, names: list[str], sizes: list[Size], indice
     position = sum(1 for name in kept if name in names[:split])
     outer, inner = list(zip(kept[:position], kept_sizes[:position])), list(zip(kept[position:], kept_sizes[position:]))
     grain = _gemm_grain(batch, m, n, k, any(root.kind in ("columns", "all") for root in cluster.roots))
-    return Schedule(outer, inner, renaming, grain, frozenset(names[split:]), False, True)
+    return Schedule(outer, inner, renaming, grain, frozenset(names[split:]), False, _keeps_rows(inner))
 
 
 def _gemm_grain(batch: Size, m: Size, n: Size, k: Size, accumulates: bool) -> Size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
@@ -158,11 +159,12 @@ def convolve_weight(x: Array, dy: Array, kernel: Sequence[int], op: WindowAttrib
     channels = x.shape[1] // groups
     padded = np.pad(x, [(0, 0), (0, 0), *op.padding]).reshape(n, groups, channels, *(
         size + sum(pads) for size, pads in zip(x.shape[2:], op.padding)))
-    rows = dy.reshape(n, groups, dy.shape[1] // groups, -1)
+    windows = math.prod(counts)
+    rows = dy.reshape(n, groups, dy.shape[1] // groups, windows)
     dw = np.zeros((groups, dy.shape[1] // groups, channels, *kernel), x.dtype)
     for offset in kernel_offsets(kernel):
         patch = padded[(slice(None),) * 3 + window_slices(offset, counts, op.strides, op.dilation)]
-        dw[(slice(None),) * 3 + offset] = np.einsum("ngcp,ngop->goc", patch.reshape(n, groups, channels, -1), rows)
+        dw[(slice(None),) * 3 + offset] = np.einsum("ngcp,ngop->goc", patch.reshape(n, groups, channels, windows), rows)
     return dw.reshape(dy.shape[1], channels, *kernel)
 
 
