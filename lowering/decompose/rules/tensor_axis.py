@@ -113,7 +113,7 @@ def doubled(b: Builder, x: Value, axis: int, size: int) -> Value:
         earlier = b.prim.pad(x, lowest, low=at(1), high=at(-1), interior=[0] * rank)
         x = log_add(b, x, earlier)
         distance *= 2
-    return x
+    return select_constant(b, compare(b, x, "eq", -math.inf), -math.inf, x)  # with derivative 0
 
 
 def all_pairs(b: Builder, x: Value, axis: int) -> Value:

@@ -19,7 +19,20 @@ FAMILIES: dict[str, list[Sample]] = {
     "backward": samples_backward.SAMPLES,
 }
 SAMPLES: list[Sample] = [sample for family in FAMILIES.values() for sample in family]
-NO_DERIVATIVE = set("isnan isfinite equal not_equal less less_equal greater greater_equal argmax argmin argsort dim".split())
+NO_DERIVATIVE = {
+    "isnan",
+    "isfinite",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "argmax",
+    "argmin",
+    "argsort",
+    "dim",
+}
 DIFFERENTIABLE = [
     sample
     for sample in SAMPLES
