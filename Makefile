@@ -57,6 +57,7 @@ lint: $(VENV)/.with-test
 	@$(BIN)/mypy --no-error-summary
 
 bench: $(VENV)/.with-benchmarks
+	@$(BIN)/python benchmarks/text_speed.py
 	@$(BIN)/python benchmarks/run.py
 
 readme: $(VENV)/.with-test
