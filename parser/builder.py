@@ -204,6 +204,8 @@ class IRBuilder:
         operands = self._operands(item.operands, operand_types, scope, item)
         properties, attributes = self.attributes(item.properties or {}, item.attributes or {}, cls, item.offset)
         if item.callee is not None:
+            if cls is not None and item.form == "pretty" and "callee" not in cls.definition.attributes:
+                raise self.fail(item.offset, f"'{name}' op takes no symbol before its operands")
             key = "sym_name" if item.form == "module" else "callee"
             properties[key] = StringAttr(item.callee) if item.form == "module" else SymbolRefAttr(item.callee)
         successors = [self._successor(token, scope) for token in item.successors]

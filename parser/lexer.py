@@ -15,9 +15,10 @@ __all__ = ["FlatLine", "SyntaxFault", "Token", "balanced_end", "blank_comments",
 
 FlatLine = tuple[Any, Any, Any, Any]  # the match, the signature, properties, attributes
 STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+_VALUE = r"%(?:[0-9]+(?![\w$.\-])|[A-Za-z$._\-][\w$.\-]*)"
 _SKIP = re.compile(r"[ \t\r\n\f\v]*(?://[^\n]*[ \t\r\n\f\v]*)*")
 _TOKEN = re.compile(rf"""
-  (?P<VALUE_ID>%(?:[0-9]+|[A-Za-z$._\-][\w$.\-]*)(?:\#[0-9]+)?)
+  (?P<VALUE_ID>%(?:[0-9]+(?![A-Za-z_$.\-])|[A-Za-z$._\-][\w$.\-]*)(?:\#[0-9]+)?)
  |(?P<CARET_ID>\^(?:[0-9]+|[A-Za-z$._\-][\w$.\-]*))
  |(?P<STRING>{STRING})
  |(?P<SYMBOL>@(?:[A-Za-z_][\w$.]*|{STRING}))
@@ -46,10 +47,12 @@ _BUILTIN_BODY = re.compile(rf'->|[<>]=|//[^\n]*|{STRING}|[<>()\[\]{{}}"]')
 _CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
 _DICTIONARY = r'\{[^{}"\n]*(?:"[^"\\\n]*"[^{}"\n]*)*\}'
 _FLAT = re.compile(
-    r"[ \t\r\n]*(%[\w$.\-]+)[ \t]*=[ \t]*"  # 1: the result
+    rf"[ \t\r\n]*({_VALUE})[ \t]*=[ \t]*"  # 1: the result
     r'(?:([A-Za-z_][\w$]*\.[\w$.]+)(?=[ \t])|"([A-Za-z_][\w$.]*)"\()[ \t]*'  # 2, 3: the name in the pretty and in the generic form
-    r"((?:%[\w$.\-#]+(?:,[ \t]*%[\w$.\-#]+)*)?)[ \t]*(\)?)[ \t]*"  # 4: operands, 5: `)` of the generic form
+    rf"((?:{_VALUE}(?:#[0-9]+)?(?:,[ \t]*{_VALUE}(?:#[0-9]+)?)*)?)[ \t]*(\)?)[ \t]*"  # 4: operands, 5: `)` of the generic form
     rf"(?:<({_DICTIONARY})>)?[ \t]*({_DICTIONARY})?[ \t]*:[ \t]*([^\n]+)", re.ASCII)  # 6: properties, 7: attributes, 8: types
+# the results of an operation up to `=`: without this look ahead, an operation without operands would take them as its own
+_RESULTS = re.compile(r"%[\w$.\-#]+\s*(?::\s*[0-9]+\s*)?(?:,\s*%[\w$.\-#]+\s*(?::\s*[0-9]+\s*)?)*=", re.ASCII)
 _CONTINUES = re.compile(r"(?:[ \t\r\n]|//[^\n]*)*(?:[,:(<\-\[]|loc\b)")
 _COMMENT = re.compile(rf"({STRING})|//[^\n]*")
 
@@ -85,17 +88,18 @@ def tokens(text: str, start: int, end: int, flat_line: Callable[[Any], FlatLine 
     """The tokens of `text[start:end]`; `flat_line` decides about each line that looks flat (None: no line is). Raises SyntaxFault."""
     skip, match_token, match_flat = _SKIP.match, _TOKEN.match, _FLAT.match
     position = start
-    after_comma = False  # then a value goes on a list: no operation begins
+    previous = ""  # behind a comma, a value goes on a list: no operation begins
+    defines = False  # between the first result of an operation and its `=`
     while True:
         position = skip(text, position, end).end()  # type: ignore[union-attr]
         if position >= end:
             return
-        if flat_line is not None and not after_comma and text[position] == "%":
+        if flat_line is not None and previous != "COMMA" and text[position] == "%":
             run = _run(text, position, end, flat_line, match_flat)
             if run is not None:
                 yield run
                 position = run.lines[-1][0].end()
-                after_comma = False
+                previous = "FLAT_OPS"
                 continue
         match = match_token(text, position, end)
         if match is None:
@@ -112,8 +116,13 @@ def tokens(text: str, start: int, end: int, flat_line: Callable[[Any], FlatLine 
         else:
             assert kind is not None
             token = Token(kind, found, position)
+            if kind == "VALUE_ID":
+                defines = defines or (previous not in ("COMMA", "LPAR") and _RESULTS.match(text, position, end) is not None)
+                if defines:
+                    token.type = "RESULT_ID"
             position = match.end()
-        after_comma = token.type == "COMMA"
+        previous = token.type
+        defines = defines and previous != "EQUAL"
         yield token
 
 
@@ -168,8 +177,8 @@ def balanced_end(text: str, start: int, end: int, builtin: bool = False) -> int:
     """The offset behind the bracket that closes the one at `start`. Strings and arrows are opaque, and so are comments and comparisons
     where a builtin type or attribute is read. Raises SyntaxFault."""
     pattern = _BUILTIN_BODY if builtin else _BODY
-    open_brackets: list[tuple[str, int]] = []
-    position = start
+    open_brackets = [(text[start], start)]
+    position = start + 1
     while True:
         match = pattern.search(text, position, end)
         if match is None:

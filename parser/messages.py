@@ -10,7 +10,7 @@ from gradopt.parser.lexer import PUNCTUATION, Token
 __all__ = ["acceptable", "unexpected_token"]
 
 _NAMES = {name: f"'{mark}'" for mark, name in PUNCTUATION.items()} | {
-    "VALUE_ID": "an SSA value", "SYMBOL": "a symbol", "STRING": "a string", "INTEGER": "an integer", "BARE": "a name",
+    "VALUE_ID": "an SSA value", "RESULT_ID": "a result", "SYMBOL": "a symbol", "STRING": "a string", "INTEGER": "an integer", "BARE": "a name",
     "CARET_ID": "a block name", "ATTRIBUTES": "'attributes'", "LOC": "'loc'", "AT": "'at'", "TO": "'to'", "FUNC": "'func.func'",
     "MODULE": "'module'", "$END": "the end of the text"}
 _GROUPS = [  # many terminals that mean one thing
@@ -24,7 +24,7 @@ _ALSO = {"an attribute": {"HEX", "UNIT", "TRUE", "FALSE", "LOC", "DENSE", "DIALE
                           "LBRACE"},
          "an attribute name": {"VISIBILITY", "MODULE", "FUNC", "ATTRIBUTES", "FALSE", "LOC", "UNKNOWN", "CALLSITE", "FUSED", "AT",
                                "TO", "BRANCH", "CONDITIONAL_BRANCH", "CONSTANT"},
-         "an operation": {"VALUE_ID", "BRANCH", "CONDITIONAL_BRANCH", "CONSTANT", "HASH_ID", "BANG_ID", "METADATA"},
+         "an operation": {"RESULT_ID", "BRANCH", "CONDITIONAL_BRANCH", "CONSTANT", "HASH_ID", "BANG_ID", "METADATA"},
          "a type": {"LPAR"}, "a location": {"STRING", "HASH_ID", "LOC"}}
 
 
