@@ -4,9 +4,9 @@
 
 Three kinds of file, each one function of N tensor operations in the generic form: `s` arith operations with a property, `u`
 operations of no known dialect, `p` operations of `prim` (every third repeats the one before it, every fifth is never read).
-The numbers are microseconds an operation (processor time; of mlir-opt what it reports), the best of some rounds, taken in turn with the
-peers; a ratio is the peer's time over ours. Exit status 1 where a budget is not kept: parse 45, print 10, verify 10, cse 10, dce 6, and no more than twice as much an
-operation in the longest file as in the shortest.
+The numbers are microseconds an operation (processor time; of mlir-opt what it reports), the best of some rounds, taken in turn with
+the peers; a ratio is the peer's time over ours. Exit status 1 where a budget is not kept: parse 45, print 10, verify 10, cse 10,
+dce 6, and no more than twice as much an operation in the longest file as in the shortest.
 """
 
 from __future__ import annotations
