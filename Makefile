@@ -58,7 +58,7 @@ lint: $(VENV)/.with-test
 
 bench: $(VENV)/.with-benchmarks
 	@$(BIN)/python benchmarks/text_speed.py
-	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/run.py --output build/benchmarks
 
 readme: $(VENV)/.with-test
 	@$(BIN)/python docs/make_readme.py
