@@ -22,6 +22,7 @@ from gradopt.ir.attributes import (
     TypeAttr,
     UnitAttr,
     element_text,
+    key_bytes,
     key_text,
 )
 from gradopt.ir.locations import CallSiteLocation, FusedLocation, Location, LocationAttr, NameLocation, SourceLocation
@@ -140,7 +141,7 @@ class AliasTable:
 
     def dictionary(self, entries: dict[str, Attribute]) -> str:
         """`{a = 1, b}` sorted by name."""
-        return "{" + ", ".join([self.entry(name, entries[name]) for name in sorted(entries, key=str.encode)]) + "}"
+        return "{" + ", ".join([self.entry(name, entries[name]) for name in sorted(entries, key=key_bytes)]) + "}"
 
     def spell(self, attribute: Attribute) -> str:
         """An attribute with aliases for what is inside it."""
@@ -209,7 +210,7 @@ def _visits(root: Operation, locations: bool, attributes: bool) -> Iterator[tupl
             for value in (*item._operands, *item.results):
                 yield value.type, False
             entries = {**item.properties, **item.attributes} if item.name.startswith(("builtin.", "func.")) else item.attributes
-            for name in sorted(entries, key=str.encode):
+            for name in sorted(entries, key=key_bytes):
                 yield entries[name], False
 
 

@@ -200,11 +200,16 @@ class DictionaryAttr(Attribute):
     __slots__ = ("entries",)
 
     def __init__(self, entries: tuple[tuple[str, Attribute], ...]) -> None:
-        self.entries = tuple(sorted(entries, key=lambda entry: entry[0].encode()))
+        self.entries = tuple(sorted(entries, key=lambda entry: key_bytes(entry[0])))
         self._set(self.entries)
 
     def spell(self) -> str:
         return "{" + ", ".join(entry_text(name, value) for name, value in self.entries) + "}"
+
+
+def key_bytes(name: str) -> bytes:
+    """By what attribute names are sorted."""
+    return name.encode("utf-8", "surrogateescape")
 
 
 def key_text(name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from gradopt.ir.aliases import AliasTable, attributes_with_aliases
-from gradopt.ir.attributes import Attribute, SymbolRefAttr, UnitAttr, element_text, entry_text, key_text
+from gradopt.ir.attributes import Attribute, SymbolRefAttr, UnitAttr, element_text, entry_text, key_bytes, key_text
 from gradopt.ir.locations import AnyLocation, SourceLocation
 from gradopt.ir.naming import generic_names, pretty_names
 from gradopt.ir.operation import Block, Operation, Region, UnregisteredOp
@@ -247,18 +247,14 @@ def _quoted(name: str) -> str:
 
 def dictionary_text(entries: dict[str, Attribute]) -> str:
     """`{a = 1, b}` sorted by name."""
-    return "{" + ", ".join([entry_text(name, entries[name]) for name in sorted(entries, key=_bytes)]) + "}"
-
-
-def _bytes(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
+    return "{" + ", ".join([entry_text(name, entries[name]) for name in sorted(entries, key=key_bytes)]) + "}"
 
 
 def pretty_dictionary_text(entries: dict[str, Attribute]) -> str:
     """Like `dictionary_text`, but an i64 or f64 leaves its type out, as it does in a list."""
     return "{" + ", ".join([
         key_text(name) if isinstance(entries[name], UnitAttr) else f"{key_text(name)} = {element_text(entries[name])}"
-        for name in sorted(entries, key=_bytes)]) + "}"
+        for name in sorted(entries, key=key_bytes)]) + "}"
 
 
 def result_types_text(op: Operation) -> str:

@@ -43,7 +43,7 @@ class IntegerType(Type):
     @property
     def is_unsigned(self) -> bool:
         """True for `ui` types and for i1."""
-        return self.signedness == "unsigned" or self.width == 1
+        return self.signedness == "unsigned" or (self.width == 1 and not self.signedness)
 
     @property
     def storage_bytes(self) -> int:

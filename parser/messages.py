@@ -10,7 +10,8 @@ from gradopt.parser.lexer import PUNCTUATION, Token
 __all__ = ["acceptable", "unexpected_token"]
 
 _NAMES = {name: f"'{mark}'" for mark, name in PUNCTUATION.items()} | {
-    "VALUE_ID": "an SSA value", "RESULT_ID": "a result", "SYMBOL": "a symbol", "STRING": "a string", "INTEGER": "an integer", "BARE": "a name",
+    "VALUE_ID": "an SSA value", "RESULT_ID": "a result",
+    "SYMBOL": "a symbol", "STRING": "a string", "INTEGER": "an integer", "BARE": "a name",
     "CARET_ID": "a block name", "ATTRIBUTES": "'attributes'", "LOC": "'loc'", "AT": "'at'", "TO": "'to'", "FUNC": "'func.func'",
     "MODULE": "'module'", "$END": "the end of the text"}
 _GROUPS = [  # many terminals that mean one thing
