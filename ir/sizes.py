@@ -116,9 +116,10 @@ def _print_terms(terms: tuple[tuple[Monomial, int], ...]) -> str:
         lone = len(monomial) == 1 and (coefficient == 1 or (coefficient == -1 and position > 0))
         factors = [atom if isinstance(atom, str) else (_print_atom(atom) if lone else f"({_print_atom(atom)})")
                    for atom in monomial]
+        first_negative = position == 0 and coefficient < -1 and bool(factors)  # `n * -8`, as MLIR prints it
         if abs(coefficient) != 1 or not factors:
-            factors.append(str(abs(coefficient)))
-        sign = ("-" if coefficient < 0 else "") if position == 0 else (" - " if coefficient < 0 else " + ")
+            factors.append(str(coefficient if first_negative else abs(coefficient)))
+        sign = ("-" if coefficient < 0 and not first_negative else "") if position == 0 else (" - " if coefficient < 0 else " + ")
         text += sign + reduce(lambda left, right: f"({left}) * {right}" if " * " in left else f"{left} * {right}", factors)
     return text or "0"
 

@@ -91,6 +91,7 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
     from gradopt.lowering.fuse.program import fuse_block
     from gradopt.lowering.naming import name_sizes
     from gradopt.lowering.passes import run_passes
+    from gradopt.lowering.runnable import check_elements, only_block
 
     timings: dict[str, float] = {}
 
@@ -109,11 +110,14 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
         run("autodiff")
     function = lookup_symbol(module, entry)
     if function is None or not function.regions or not function.regions[0].blocks:
-        raise GradoptError.at(module.location, f"there is no function '@{entry}' with a body{near_miss(entry, symbols(module))}")
+        others = set(symbols(module)) - {entry}
+        raise GradoptError.at(module.location, f"there is no function '@{entry}' with a body{near_miss(entry, others)}")
+    only_block(function, function.regions[0])
     keep_only(module, function)
     run("inline{custom-derivatives=true}")
     if any(op.name == "hl.checkpoint_begin" for op in function.walk()):
         run("checkpoint")
+    check_elements(function)
     name_sizes(function)
     for passes in (pipeline or DEFAULT_PIPELINE).split(";"):
         run(passes)

@@ -52,9 +52,11 @@ class FusePass(Pass):
         """Fuses the body of every function."""
         from gradopt.lowering.fuse.program import fuse_block
         from gradopt.lowering.naming import name_sizes
+        from gradopt.lowering.runnable import only_block
 
         for function in list(op.walk()):
             if function.name == "func.func" and function.regions[0].blocks:
+                block = only_block(function, function.regions[0])
                 name_sizes(function)
-                fuse_block(function.regions[0].blocks[0])
+                fuse_block(block)
                 context.count("functions")

@@ -29,6 +29,7 @@ from gradopt.lowering.fuse.products import (
 from gradopt.lowering.fuse.reading import Reader
 from gradopt.lowering.fuse.roots import ALIASES, StoredValues, is_inline, is_large_constant, storage_base
 from gradopt.lowering.fuse.schedule import chunk_count, make_schedule
+from gradopt.lowering.runnable import check_operation, only_block
 
 __all__ = ["fuse_block"]
 
@@ -39,12 +40,16 @@ WIDE_ROW = 1 << 14  # over rows wider than this, walks down the columns instead 
 
 
 def fuse_block(block: Block) -> None:
-    """Replaces the operations of a block, and of the regions in it, by kernels."""
+    """Replaces the operations of a block, and of the regions in it, by kernels. Kernels that are there stay.
+
+    Raises GradoptError for an operation of no registered dialect and a region of several blocks."""
     pending = [block]
     while pending:
         current = pending.pop()
         for op in current.operations:
-            pending += [inner for region in op.regions for inner in region.blocks]
+            check_operation(op)
+            if op.name != "kernel.nest":
+                pending += [only_block(op, region) for region in op.regions]
         prepare(current)
         BlockFuser(current).run()
 

@@ -34,6 +34,7 @@ from gradopt.lowering.plan.checks import RuntimeCheck
 from gradopt.lowering.plan.control import CONTROL
 from gradopt.lowering.plan.memory import Interval, assign_offsets
 from gradopt.lowering.plan.size_table import SizeTable
+from gradopt.lowering.runnable import check_elements, only_block
 
 __all__ = ["make_program"]
 
@@ -48,7 +49,8 @@ class ProgramMaker:
 
     def __init__(self, function: Operation, name: str) -> None:
         self.function, self.name = function, name
-        self.block = function.regions[0].block
+        self.block = only_block(function, function.regions[0])
+        check_elements(function)
         self.sizes = SizeTable()
         self.buffers: list[Buffer] = []
         self.index: dict[Value, int] = {}  # storage base -> buffer
