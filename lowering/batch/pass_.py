@@ -66,6 +66,8 @@ class BatchPass(Pass):
     def run(self, op: Operation, context: PassContext) -> None:
         state = State(op)
         name = self.func.removeprefix("@")
+        if not name:
+            raise GradoptError.at(op.location, "pass 'batch' needs the option 'func': the function to batch")
         function = state.function(name)
         if function is None:
             raise GradoptError.at(op.location, f"there is no function '@{name}'{near_miss(name, state.symbols)}")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
+from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Operation
 from gradopt.lowering.passes.base import Pass
 from gradopt.lowering.passes.manager import Instrument
@@ -81,6 +82,10 @@ class PrintInstrument(Instrument):
             return
         folder, number = self.places[-1]
         place = os.path.join(self.folder, folder)
-        os.makedirs(place, exist_ok=True)
-        with open(os.path.join(place, f"{number}_{name}.ir"), "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text + "\n")
+        path = os.path.join(place, f"{number}_{name}.ir")
+        try:
+            os.makedirs(place, exist_ok=True)
+            with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(text + "\n")
+        except OSError as error:
+            raise GradoptError.at(op.location, f"cannot write '{path}': {error.strerror}") from None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import gradopt.ir.sizes as sizes
 import numpy as np
 import pytest
+from gradopt.tools.gradopt import main
 
 import gradopt
 
@@ -67,3 +70,18 @@ def test_kernels_are_text_too(passes: str) -> None:
 def test_sizes_print_as_they_are_read(text: str) -> None:
     """A factor below -1 at the front stands behind its name, as in MLIR's maps."""
     assert str(sizes.parse_size(text)) == text
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--print-ir-after-all", "--print-ir-tree-dir=program.ir", "--pass=cse"], "cannot write"),
+    (["--pass=batch"], "pass 'batch' needs the option 'func'"),
+    (["--pass=batch{func=g}"], "function '@g' has no body"),
+    (["--pass=autodiff{func=g}"], "function '@g' has no body"),
+])
+def test_command_line_errors(arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                             capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong with a path or a function is an error of the input (1), not an internal one (3)."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.ir").write_text(LAYER + "\nfunc.func private @g(tensor<3xf32>) -> tensor<3xf32>\n")
+    assert main([*arguments, "program.ir"]) == 1
+    assert message in capsys.readouterr().err
