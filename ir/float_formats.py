@@ -102,9 +102,7 @@ def encode_float(format: Any, value: float) -> int:
     negative = math.copysign(1.0, value) < 0
     sign = int(negative) << (mantissa_bits + exponent_bits)
     if format.special == "e8m0":
-        if math.isnan(value) or value <= 0:
-            return 0xFF
-        return int(min(max(round(math.log2(value)) + format.bias, 0), 254))
+        return _encode_power(format, value)
     if math.isnan(value) or math.isinf(value):
         return _special_bits(format, sign, math.isnan(value))
     if value == 0:
@@ -116,6 +114,8 @@ def encode_float(format: Any, value: float) -> int:
     significand = round(scaled)  # Python rounds halves to even
     if significand >> (fraction_bits + 1):
         significand, exponent = significand >> 1, exponent + 1
+    if significand == 0 and format.special == "fnuz":
+        return 0  # there is no negative zero: its pattern is NaN
     normal = significand >> fraction_bits
     biased = exponent + format.bias if normal else 0
     if format.special == "x87":
@@ -124,6 +124,17 @@ def encode_float(format: Any, value: float) -> int:
     if bits > _largest_bits(format):
         return _special_bits(format, sign, False)
     return int(sign | bits)
+
+
+def _encode_power(format: Any, value: float) -> int:
+    """The nearest power of two, the larger of two as near; the least for zero, NaN for what is negative or no number."""
+    if math.isnan(value) or math.isinf(value) or value < 0:
+        return 0xFF
+    if value == 0:
+        return 0
+    mantissa, exponent = math.frexp(value)  # mantissa in [0.5, 1)
+    power = exponent if mantissa >= 0.75 else exponent - 1
+    return min(max(power + int(format.bias), 0), 0xFF)
 
 
 def _largest_bits(format: Any) -> int:
