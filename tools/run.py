@@ -67,6 +67,9 @@ def _unexpected(error: Exception) -> int:
     if isinstance(error, (ArgumentTypeError, ArgumentValueError, GradoptRuntimeError)):
         sys.stderr.write(f"gradopt-run: error: {error}\n")
         return WRONG_INPUT
+    if isinstance(error, MemoryError):
+        sys.stderr.write(f"gradopt-run: error: not enough memory{f': {error}' if str(error) else ''}\n")
+        return WRONG_INPUT
     sys.stderr.write(f"gradopt-run: internal error: {type(error).__name__}: {error}\n")
     return INTERNAL_ERROR
 
@@ -76,6 +79,8 @@ def run(options: dict[str, Any], path: str) -> int:
     module = read_module(options, path)
     entry = options["entry"] or only_function(module)
     wrt = None if options["wrt"] is None else [int(part) if part.isdigit() else part for part in options["wrt"].split(",")]
+    if options["seed"] < 0:
+        raise UsageError(f"option '--seed' takes no negative number, found {options['seed']}")
     if options["threads"] is not None:
         set_threads(options["threads"])
     if options["check_grad"]:

@@ -8,6 +8,7 @@ import gradopt.ir.sizes as sizes
 import numpy as np
 import pytest
 from gradopt.tools.gradopt import main
+from gradopt.tools.run import main as run
 
 import gradopt
 
@@ -84,4 +85,19 @@ def test_command_line_errors(arguments: list[str], message: str, tmp_path: Path,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "program.ir").write_text(LAYER + "\nfunc.func private @g(tensor<3xf32>) -> tensor<3xf32>\n")
     assert main([*arguments, "program.ir"]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "status", "message"), [
+    (["--seed=-1"], 2, "option '--seed' takes no negative number, found -1"),
+    ([], 1, "not enough memory"),
+    (["--interpret"], 1, "not enough memory"),
+])
+def test_running_what_cannot_run(arguments: list[str], status: int, message: str, tmp_path: Path,
+                                 capsys: pytest.CaptureFixture[str]) -> None:
+    """A result of four thousand terabytes."""
+    file = tmp_path / "huge.ir"
+    file.write_text("func.func @f() -> tensor<1000000000x1000000xf32> {\n  %y = hl.ones : tensor<1000000000x1000000xf32>\n"
+                    "  return %y : tensor<1000000000x1000000xf32>\n}\n")
+    assert run([*arguments, str(file)]) == status
     assert message in capsys.readouterr().err
