@@ -46,7 +46,7 @@ def test_values(group: list[Sample], element: str) -> None:
         close(one, two, f"{sample.label}, compiled in {element}", 0.0 if sample.exact else TOLERANCE[element])
 
 
-@pytest.mark.parametrize("family, variant", zip(FAMILIES, [DYNAMIC, NAMED] * 3))
+@pytest.mark.parametrize("family, variant", list(zip(FAMILIES, [DYNAMIC, NAMED] * 3)))
 def test_dynamic_sizes(family: str, variant: str) -> None:
     """A sample of each op, with sizes that the compiled program does not know."""
     chosen = few([sample for sample in FAMILIES[family] if sample.is_dynamic and any("N" in text for text in sample.operands)], 1)

@@ -63,12 +63,12 @@ def test_samples_name_declared_ops() -> None:
 
 
 @every_sample
-@pytest.mark.parametrize("variant", [STATIC, DYNAMIC, NAMED])
-def test_text_round_trip(sample: Sample, variant: str) -> None:
-    module = module_of(sample, variant)
-    for generic in (False, True):
-        text = print_operation(module, generic=generic)
-        assert print_operation(gradopt.parse(text), generic=generic) == text
+def test_text_round_trip(sample: Sample) -> None:
+    for variant in (STATIC, DYNAMIC, NAMED) if sample.is_dynamic else (STATIC,):
+        module = module_of(sample, variant)
+        for generic in (False, True):
+            text = print_operation(module, generic=generic)
+            assert print_operation(gradopt.parse(text), generic=generic) == text
 
 
 @every_sample
