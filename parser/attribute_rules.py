@@ -30,6 +30,7 @@ class AttributeRules:
         self.places = PlaceResolver(self.location_aliases)
         self.depths: dict[A.Attribute, int] = {}  # of lists, dictionaries and function types that hold others
         self.distinct_numbers: dict[str, int] = {}
+        self.distinct_values: dict[int, A.Attribute | None] = {}
         self.resources: dict[str, bytes] = {}
         self.early: AttributeRules | None = None  # knows every alias of the text, where one is used before its definition
 
@@ -196,6 +197,10 @@ class AttributeRules:
         start = token.text.index("<") + 1
         empty = not token.text[start:-1].strip()
         value = None if empty else self.nested_attribute(token.text, start, len(token.text) - 1)
+        known = self.distinct_values.setdefault(index, value)
+        if known is not value:
+            raise SyntaxFault("referenced attribute does not match previous definition: "
+                              + ("no value" if known is None else known.text), token.start_pos)
         return DistinctAttr(index, value)
 
     def location_attribute(self, c: list[Any]) -> A.Attribute:
