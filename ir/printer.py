@@ -6,6 +6,7 @@ Generic: values are numbered as MLIR numbers them, every declared attribute prin
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TypeAlias
 
 from gradopt.ir.aliases import AliasTable, attributes_with_aliases
@@ -36,6 +37,10 @@ class Printer:
         self.names: dict[Value, str] = {}
         self.blocks: dict[Block, str] = {}
         self.aliases: AliasTable | None = None
+        self.attribute_texts: dict[tuple[object, ...], tuple[str, str]] = {}
+        self.type_texts: dict[tuple[object, ...], str] = {}
+        self.plain = False  # True where no operation needs more than its names, attributes and types
+        self.custom: Container[str] = ()
         # what is still to print, the next at the end: pieces of text, block headers, (operation, indentation)
         self.work: list[Piece] = []
 
@@ -45,6 +50,10 @@ class Printer:
         if self.debug_info or (self.generic and attributes_with_aliases()):
             self.aliases = AliasTable(root, self.debug_info, self.generic)
             self.out.append(self.aliases.definitions(deferred=False))
+        from gradopt.ir.custom_forms import CUSTOM
+
+        self.custom = CUSTOM
+        self.plain = self.aliases is None and type(self) is Printer
         self.work = [(root, 0)]
         while self.work:
             item = self.work.pop()
@@ -67,15 +76,59 @@ class Printer:
         """Prints an operation and those behind it, up to one with regions, whose inside comes next."""
         op: Operation | None = first
         generic, single = self.generic, first is root
+        plain = self.plain and not single
         while op is not None:
             if not op.regions:
-                self.operation(op, indent, generic)
+                if plain and (generic or op.name not in self.custom):
+                    self._plain_operation(op, indent)
+                else:
+                    self.operation(op, indent, generic)
             else:
                 if not single and op.next is not None:
                     self.work.append((op.next, indent))
                 self.operation(op, indent, generic)
                 return
             op = None if single else op.next
+
+    def _plain_operation(self, op: Operation, indent: int) -> None:
+        """Prints an operation without regions, of no special form, as `operation` does where neither locations nor aliases are asked for.
+        Texts of attributes and types that came before are used again."""
+        names = self.names
+        generic = self.generic or isinstance(op, UnregisteredOp)
+        results, operands = op.results, op._operands
+        inside = ", ".join([names.get(operand, "<<unknown>>") for operand in operands])
+        key: tuple[object, ...] = (generic, type(op), *op.properties.items(), None, *op.attributes.items())
+        texts = self.attribute_texts.get(key)
+        if texts is None:
+            texts = self.attribute_texts[key] = self._generic_attributes(op) if generic else self._pretty_attributes(op)
+        types = (generic, len(operands), *[operand.type for operand in operands], *[result.type for result in results])
+        tail = self.type_texts.get(types)
+        if tail is None:
+            tail = self.type_texts[types] = " : " + self.function_types(op) if generic else pretty_types(op)
+        head = f"{'  ' * indent}{names[results[0]]} = " if len(results) == 1 else "  " * indent + self._results(op)
+        successors = self._successors(op) if op.successors else ""
+        own, loose = texts
+        if generic:
+            self.out.append(f"{head}{_quoted(op.name)}({inside}){successors}{own}{loose}{tail}\n")
+        elif own:  # a callee
+            self.out.append(f"{head}{op.name}{own}({inside}){successors}{loose}{tail}\n")
+        else:
+            self.out.append(f"{head}{op.name}{' ' if operands else ''}{inside}{successors}{loose}{tail}\n")
+
+    def _generic_attributes(self, op: Operation) -> tuple[str, str]:
+        """(properties, attributes) of the generic form."""
+        return (f" <{self.dictionary(op.properties)}>" if op.properties else "",
+                f" {self.dictionary(op.attributes)}" if op.attributes else "")
+
+    def _pretty_attributes(self, op: Operation) -> tuple[str, str]:
+        """(the callee, all attributes that are not their defaults) of the pretty form."""
+        callee = op.properties.get("callee")
+        symbol = callee.text if isinstance(callee, SymbolRefAttr) and not callee.nested else ""
+        defaults = op.definition.defaults
+        shown = {name: value for name, value in op.properties.items()
+                 if defaults.get(name) is not value and not (name == "callee" and symbol)}
+        shown.update(op.attributes)
+        return f" {symbol}" if symbol else "", f" {pretty_dictionary_text(shown)}" if shown else ""
 
     def operation(self, op: Operation, indent: int, generic: bool) -> None:
         """Prints one operation; what stands in its regions and behind them is queued."""
@@ -142,11 +195,9 @@ class Printer:
         return "[" + ", ".join([self.block_name(block) for block in op.successors]) + "]" if op.successors else ""
 
     def _generic(self, op: Operation, head: str, indent: int, tail: str) -> None:
-        text = f"{head}{_quoted(op.name)}({self.operand_list(op)}){self._successors(op)}"
-        if op.properties:
-            text += f" <{self.dictionary(op.properties)}>"
-        end = f" {self.dictionary(op.attributes)}" if op.attributes else ""
-        end += f" : {self.function_types(op)}{tail}"
+        own, loose = self._generic_attributes(op)
+        text = f"{head}{_quoted(op.name)}({self.operand_list(op)}){self._successors(op)}{own}"
+        end = f"{loose} : {self.function_types(op)}{tail}"
         if not op.regions:
             self.out.append(text + end)
             return
@@ -154,19 +205,13 @@ class Printer:
         self._regions(op, indent, ")" + end)
 
     def _pretty(self, op: Operation, head: str, indent: int, tail: str) -> None:
+        callee, attributes = self._pretty_attributes(op)
         text = head + op.name
-        callee = op.properties.get("callee")
-        if isinstance(callee, SymbolRefAttr) and not callee.nested:
-            text += f" {callee.text}({self.operand_list(op)})"
+        if callee:
+            text += f"{callee}({self.operand_list(op)})"
         elif op._operands:
             text += " " + self.operand_list(op)
-        text += self._successors(op)
-        defaults = op.definition.defaults
-        shown = {name: value for name, value in op.properties.items()
-                 if defaults.get(name) is not value and not (name == "callee" and isinstance(callee, SymbolRefAttr) and not callee.nested)}
-        shown.update(op.attributes)
-        if shown:
-            text += f" {pretty_dictionary_text(shown)}"
+        text += self._successors(op) + attributes
         end = pretty_types(op) + tail
         if not op.regions:
             self.out.append(text + end)

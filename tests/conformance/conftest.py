@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-
 from gradopt.ir.operation import Operation
 from gradopt.ir.printer import print_operation
 from gradopt.parser import parse_module

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 
 import pytest
-
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.types import FloatType
 from gradopt.parser import parse_attribute

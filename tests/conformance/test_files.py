@@ -6,7 +6,6 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-
 from gradopt.ir.printer import print_operation
 from gradopt.ir.verifier import verify
 from gradopt.parser import parse_module

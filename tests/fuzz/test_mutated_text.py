@@ -6,9 +6,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
-
 import gradopt.dialects  # noqa: F401  (registers them)
+import pytest
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.printer import print_operation
 from gradopt.ir.verifier import verify

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from gradopt.dialects.builtin import ModuleOp
 from gradopt.ir import attributes as A
 from gradopt.ir import types as T
@@ -15,6 +12,8 @@ from gradopt.ir.operation import Block, Operation, Region, UnregisteredOp
 from gradopt.ir.printer import print_operation
 from gradopt.ir.values import Value
 from gradopt.parser import parse_attribute, parse_module, parse_type
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 WORDS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_$.]{0,8}", fullmatch=True)
 STRINGS = st.text(max_size=12) | st.binary(max_size=6).map(lambda raw: raw.decode("utf-8", "surrogateescape"))

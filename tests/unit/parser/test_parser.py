@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
-
-import gradopt
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Operation
 from gradopt.ir.printer import print_operation
 from gradopt.ir.verifier import verify
 from gradopt.parser import parse_attribute, parse_module, parse_type, split_input
+
+import gradopt
 
 FLAT = """
 #loc1 = loc("x.py":1:2)
