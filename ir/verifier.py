@@ -21,10 +21,12 @@ def verify(root: Operation) -> list[Diagnostic]:
     errors: list[Diagnostic] = []
     dominances: dict[Region, Dominance] = {}
     for op in root.walk():
+        broken = False
         if not isinstance(op, UnregisteredOp):
             try:
                 _check_declared(op)
             except InvalidOperation as invalid:
+                broken = True
                 diagnostic = _error(op, invalid.message, errors)
                 for place, text in invalid.notes:
                     diagnostic.note(place, text)
@@ -41,7 +43,11 @@ def verify(root: Operation) -> list[Diagnostic]:
                        else "with block successors must terminate its parent block", errors)
         if op.regions:
             for region in op.regions:
-                _check_blocks(op, region, errors)
+                for inner in region.blocks:
+                    if not inner.ordered:
+                        inner.number()
+                if not broken:
+                    _check_blocks(op, region, errors)
             if op.has_trait(SYMBOL_TABLE):
                 _check_symbols(op, errors)
     return errors
@@ -160,9 +166,6 @@ def _is_graph(region: Region | None) -> bool:
 def _check_blocks(op: Operation, region: Region, errors: list[Diagnostic]) -> None:
     """Each block of a function, and of an operation that is not known, ends in a terminator; no branch goes to the first block."""
     blocks = region.blocks
-    for block in blocks:
-        if not block.ordered:
-            block.number()
     known = not isinstance(op, UnregisteredOp)
     if known and op.name not in FUNCTION_LIKE:
         return  # `check_fields` looked

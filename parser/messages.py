@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gradopt.ir.dialect import near_miss
 from gradopt.parser.lexer import PUNCTUATION, Token
 
 __all__ = ["acceptable", "unexpected_token"]
@@ -14,6 +15,8 @@ _NAMES = {name: f"'{mark}'" for mark, name in PUNCTUATION.items()} | {
     "SYMBOL": "a symbol", "STRING": "a string", "INTEGER": "an integer", "BARE": "a name",
     "CARET_ID": "a block name", "ATTRIBUTES": "'attributes'", "LOC": "'loc'", "AT": "'at'", "TO": "'to'", "FUNC": "'func.func'",
     "MODULE": "'module'", "$END": "the end of the text"}
+_TYPE_WORDS = ("tensor", "vector", "memref", "complex", "tuple", "index", "none", "bf16", "f16", "f32", "f64", "i1", "i8", "i32", "i64")
+_ATTRIBUTE_WORDS = ("true", "false", "unit", "dense", "dense_resource", "sparse", "array", "affine_map", "affine_set", "loc")
 _GROUPS = [  # many terminals that mean one thing
     ({"SIMPLE_TYPE", "TYPE", "BANG_ID", "LPAR", "INTEGER", "FLOAT", "STRING", "SYMBOL", "LSQB"}, "an attribute"),
     ({"BARE", "STRING", "SIMPLE_TYPE", "UNIT", "TRUE"}, "an attribute name"),
@@ -56,8 +59,11 @@ def _would_shift(states: Any, stack: list[Any], terminal: str) -> bool:
 
 def unexpected_token(token: Token, accepted: Iterable[str]) -> str:
     """`expected ':'`, `expected ',' or ')', found 'x'`, …"""
-    wanted = _expected(set(accepted))
+    names = set(accepted)
+    wanted = _expected(names)
     found = "the end of the text" if token.type == "$END" else f"'{_short(token.text)}'"
+    if token.type == "BARE" and "TYPE" in names:
+        found += near_miss(token.text, _TYPE_WORDS if "TRUE" not in names else _TYPE_WORDS + _ATTRIBUTE_WORDS)
     return f"expected {wanted}, found {found}" if wanted else f"unexpected {found}"
 
 
