@@ -1,7 +1,8 @@
 """Ops of `kernel` that stand for a library kernel with more results than the op that it serves: what a backward kernel reads.
 
 `select-kernels` replaces `hl.attention` by `kernel.attention`, and `bwd.attention` by another `kernel.attention` (which `cse` merges
-with the first) and `kernel.attention_backward`.
+with the first) and `kernel.attention_backward`. `kernel.solve`, `kernel.inverse` and `kernel.det` are the `hl` ops of these names, which
+`decompose` would turn into loops of `prim` ops.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from gradopt.dialects.arrays import Array, accumulation_dtype, numpy_dtype, widen
 from gradopt.dialects.bwd.neural.attention import AttentionOp as BackwardAttention
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, INTEGER_TENSOR, tensor_type
+from gradopt.dialects.hl.linear import DetOp, InverseOp, SolveOp
 from gradopt.dialects.hl.neural.attention import AttentionAttributes as _Attributes
 from gradopt.dialects.hl.neural.attention import AttentionOp as ForwardAttention
 from gradopt.dialects.hl.neural.attention import mask_kind_of, repeat_heads
@@ -18,7 +20,8 @@ from gradopt.dialects.hl.neural.pooling import Pooling
 from gradopt.ir.declare import INTEGERS, PURE, UNIT, attribute, operand, optional_operand, result, variadic_result
 from gradopt.ir.types import F32, F64, I32, UI8, Type, tensor
 
-__all__ = ["OPERATIONS", "KernelAttentionBackwardOp", "KernelAttentionOp", "KernelMaxPool2dBackwardOp", "KernelMaxPool2dOp"]
+__all__ = ["OPERATIONS", "KernelAttentionBackwardOp", "KernelAttentionOp", "KernelDetOp", "KernelInverseOp", "KernelMaxPool2dBackwardOp",
+           "KernelMaxPool2dOp", "KernelSolveOp"]
 
 
 class KernelAttentionOp(_Attributes):
@@ -151,4 +154,26 @@ class KernelMaxPool2dBackwardOp(Pooling):
         return dx.transpose(invert(self.data_axes)).astype(dy.dtype)
 
 
-OPERATIONS = (KernelAttentionOp, KernelAttentionBackwardOp, KernelMaxPool2dOp, KernelMaxPool2dBackwardOp)
+class KernelSolveOp(SolveOp):
+    """`hl.solve` by LAPACK's LU factors. A singular matrix gives NaN."""
+
+    __slots__ = ()
+    name = "kernel.solve"
+
+
+class KernelInverseOp(InverseOp):
+    """`hl.inverse` by LAPACK's LU factors. A singular matrix gives NaN."""
+
+    __slots__ = ()
+    name = "kernel.inverse"
+
+
+class KernelDetOp(DetOp):
+    """`hl.det` by LAPACK's LU factors: the product of the pivots."""
+
+    __slots__ = ()
+    name = "kernel.det"
+
+
+OPERATIONS = (KernelAttentionOp, KernelAttentionBackwardOp, KernelMaxPool2dOp, KernelMaxPool2dBackwardOp, KernelSolveOp,
+              KernelInverseOp, KernelDetOp)

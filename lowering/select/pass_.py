@@ -83,6 +83,14 @@ def max_pool2d_backward(b: Builder, op: Any) -> list[Value] | None:
     return list(b.create("kernel.max_pool2d_backward", [op.dy, found[1]], [op.results[0].type], **properties).results)
 
 
+def _lapack(b: Builder, op: Any) -> list[Value]:
+    """The kernel of the same meaning, which calls LAPACK."""
+    return list(b.create(op.name.replace("hl.", "kernel."), op.operands).results)
+
+
+SELECTIONS |= dict.fromkeys(("hl.solve", "hl.inverse", "hl.det"), _lapack)
+
+
 @dataclass(frozen=True)
 class SelectKernelsPass(Pass):
     """Replaces operations that have a library kernel by it; what has none is left for `decompose`.
@@ -91,7 +99,7 @@ class SelectKernelsPass(Pass):
     computed twice.
 
     Needs: nothing. Guarantees: each `hl.attention`, and each `bwd.attention` without the gradient of a bias, is a `kernel` op; so are
-    `hl.max_pool2d` and `bwd.max_pool2d` of images of static size.
+    `hl.max_pool2d` and `bwd.max_pool2d` of images of static size, `hl.solve`, `hl.inverse` and `hl.det`.
 
     Before:
 

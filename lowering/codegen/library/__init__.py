@@ -38,6 +38,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "sort": ("prim.sort",),
     "random_bits": ("prim.random_bits",),
     "factor": ("prim.cholesky", "prim.triangular_solve"),
+    "solver": ("kernel.solve", "kernel.inverse", "kernel.det"),
     "fold": ("prim.fold",),
     "convolution": ("prim.conv",),
     "attention": ("kernel.attention",),
