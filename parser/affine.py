@@ -83,6 +83,7 @@ def add(left: Expression, right: Expression) -> Expression:
         return add(right, left)
     if _is(right, "c", 0):
         return left
+    left, right = in_order(left, right)
     tail = left.right if left.kind == "+" and _is(left.right, "c") else None
     if tail is not None and left.left is not None and right.kind == "c":
         return add(left.left, constant(tail.value + right.value))
@@ -92,7 +93,23 @@ def add(left: Expression, right: Expression) -> Expression:
     if tail is not None and left.left is not None:
         return add(add(left.left, right), tail)
     remainder = _as_remainder(left, right)
+    if remainder is None and left.kind == "+" and left.left is not None and left.right is not None and _is_quotient(right):
+        meeting = add(left.right, right)  # the quotient may meet what it divides there
+        if not (meeting.kind == "+" and meeting.left is left.right and meeting.right is right):
+            return add(left.left, meeting)
     return Expression("+", 0, left, right) if remainder is None else remainder
+
+
+def in_order(left: Expression, right: Expression) -> tuple[Expression, Expression]:
+    """Two dimensions, or two symbols, stand in the order of their numbers."""
+    if left.kind == right.kind and left.kind in "ds" and left.value > right.value:
+        return right, left
+    return left, right
+
+
+def _is_quotient(node: Expression) -> bool:
+    """True for `(x floordiv y) * z`."""
+    return node.kind == "*" and _is(node.left, "floordiv")
 
 
 def _as_remainder(left: Expression, right: Expression) -> Expression | None:
@@ -120,6 +137,7 @@ def multiply(left: Expression, right: Expression) -> Expression:
         return left
     if _is(right, "c", 0):
         return right
+    left, right = in_order(left, right)
     if left.kind == "*" and left.left is not None and left.right is not None and left.right.kind == "c":
         if right.kind == "c":
             return multiply(left.left, constant(left.right.value * right.value))
@@ -131,7 +149,7 @@ def divide(kind: str, left: Expression, right: Expression) -> Expression:
     """`left floordiv right`, `left ceildiv right` or `left mod right`, simplified."""
     plain = Expression(kind, 0, left, right)
     by = right.value
-    if right.kind != "c" or by < 1:
+    if right.kind != "c" or by == 0 or (kind == "mod" and by < 0):
         return plain
     if left.kind == "c":
         return constant(left.value % by if kind == "mod" else left.value // by if kind == "floordiv" else -(-left.value // by))
