@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from gradopt.ir.attributes import AffineMapAttr, Attribute, DenseArrayAttr, IntegerSetAttr, StridedLayoutAttr
 from gradopt.ir.types import FloatType, IndexType, IntegerType
@@ -12,6 +13,7 @@ from gradopt.parser.types import TypeReader
 
 __all__ = ["read_builtin"]
 
+MOST_PASSES = 20
 _NUMBER = re.compile(r"-?[ \t]*(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?)?)\Z", re.ASCII)
 
 
@@ -24,8 +26,19 @@ def read_builtin(text: str, reader: TypeReader) -> Attribute:
     if head == "strided":
         return _strided(text[start:end], start)
     if head == "affine_map":
-        return AffineMapAttr(affine_map_body(text, start, end))
-    return IntegerSetAttr(integer_set_body(text, start, end))
+        return AffineMapAttr(_settled(affine_map_body, text, start, end))
+    return IntegerSetAttr(_settled(integer_set_body, text, start, end))
+
+
+def _settled(read: Callable[[str, int, int], str], text: str, start: int, end: int) -> str:
+    """The canonical text, read and spelt again until it stays: `d0 + (-d1 + s0)` becomes `d0 + -d1 + s0`, then `d0 - d1 + s0`."""
+    body = read(text, start, end)
+    for _ in range(MOST_PASSES):
+        again = read(body, 0, len(body))
+        if again == body:
+            break
+        body = again
+    return body
 
 
 def _array(text: str, start: int, end: int, reader: TypeReader) -> Attribute:
