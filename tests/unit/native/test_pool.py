@@ -318,6 +318,7 @@ def test_keyboard_interrupt() -> None:
     """Ctrl-C ends a program that would run for hours, and the executable works afterwards."""
     code = """
     import os, signal, threading, time
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
     forever = Program("p", [KernelSource("k", SOURCE)], [Variable()], [Result("i64", (100,))],
                       [LoopBegin(10**12, SizeRef(0)), Run(0, 100, 1, (0,), (3,)), LoopEnd()])
     endless = Executable(forever)
