@@ -311,10 +311,10 @@ def result_types_text(op: Operation) -> str:
 
 
 def pretty_types(op: Operation) -> str:
-    """` : type` where all types agree, else ` : (types) -> types`; nothing without operands and results."""
+    """` : type` where all types agree, else ` : (types) -> types`; nothing where there can be none."""
     values = [*op._operands, *op.results]
-    if not values:
-        return ""
+    if not values:  # an op that may have results says that it has none: they cannot be inferred
+        return " : () -> ()" if op.definition.results else ""
     first = values[0].type
     if not isinstance(first, FunctionType) and all([value.type is first for value in values]):
         return f" : {first.text}"
