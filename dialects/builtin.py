@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from gradopt.ir.declare import GRAPH_REGION, ISOLATED, PURE, STRING, SYMBOL, SYMBOL_TABLE, attribute, region, variadic, variadic_result
+from gradopt.ir.declare import (
+    GRAPH_REGION,
+    ISOLATED,
+    PURE,
+    STRING,
+    SYMBOL,
+    SYMBOL_TABLE,
+    InvalidOperation,
+    attribute,
+    region,
+    variadic,
+    variadic_result,
+)
 from gradopt.ir.dialect import Dialect, declared_operations
 from gradopt.ir.operation import Block, Operation, Region
 
@@ -21,6 +33,11 @@ class ModuleOp(Operation):
     def empty(cls) -> ModuleOp:
         """A module without operations."""
         return cls(regions=[Region([Block()])])
+
+    def verify(self) -> None:
+        for name in self.attributes:
+            if "." not in name:
+                raise InvalidOperation(f"can only contain attributes with dialect-prefixed names, found: '{name}'")
 
 
 class UnrealizedConversionCastOp(Operation):

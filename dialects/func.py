@@ -13,6 +13,7 @@ from gradopt.ir.declare import (
     STRING,
     SYMBOL,
     SYMBOL_REFERENCE,
+    SYMBOL_TABLE,
     TERMINATOR,
     TYPE,
     UNIT,
@@ -23,7 +24,7 @@ from gradopt.ir.declare import (
     variadic_result,
 )
 from gradopt.ir.dialect import Dialect, declared_operations, near_miss
-from gradopt.ir.operation import Block, Operation, new_region
+from gradopt.ir.operation import Block, Operation, UnregisteredOp, new_region
 from gradopt.ir.symbols import lookup_symbol, nearest_symbol_table, symbols
 from gradopt.ir.types import FunctionType, Type
 from gradopt.ir.values import BlockArgument
@@ -59,6 +60,9 @@ class FuncOp(Operation):
         return self.entry.arguments
 
     def verify(self) -> None:
+        parent = self.parent_op
+        if parent is not None and not parent.has_trait(SYMBOL_TABLE) and not isinstance(parent, UnregisteredOp):
+            raise InvalidOperation(f"symbol's parent must have the SymbolTable trait, found '{parent.name}'")
         type = self.function_type
         if not isinstance(type, FunctionType):
             raise InvalidOperation(f"requires attribute 'function_type' to be a function type, found {type.text}")
