@@ -22,6 +22,8 @@ class Dominance:
                     if successor in predecessors:
                         predecessors[successor].append(block)
         self.immediate: dict[Block, Block] = {}
+        self.first: dict[Block, int] = {}  # a block's number in a walk of the dominator tree
+        self.last: dict[Block, int] = {}  # the greatest number below it
         if not order:
             return
         entry = order[-1]
@@ -37,6 +39,23 @@ class Dominance:
                 if self.immediate.get(block) is not best:
                     self.immediate[block] = best
                     changed = True
+        self._number_tree(entry)
+
+    def _number_tree(self, entry: Block) -> None:
+        """Gives each block the interval of the blocks that it dominates, in a walk of the tree of immediate dominators."""
+        children: dict[Block, list[Block]] = {}
+        for block, above in self.immediate.items():
+            if block is not above:
+                children.setdefault(above, []).append(block)
+        pending: list[tuple[Block, bool]] = [(entry, False)]
+        while pending:
+            block, done = pending.pop()
+            if done:
+                self.last[block] = len(self.first) - 1
+            else:
+                self.first[block] = len(self.first)
+                pending.append((block, True))
+                pending += [(child, False) for child in children.get(block, ())]
 
     def _meet(self, left: Block, right: Block) -> Block:
         while left is not right:
@@ -48,14 +67,10 @@ class Dominance:
 
     def dominates(self, block: Block, other: Block) -> bool:
         """True if every path from the entry to `other` passes `block`."""
-        if other not in self.immediate:
+        number = self.first.get(other)
+        if number is None:
             return True
-        while other is not block:
-            above = self.immediate[other]
-            if above is other:
-                return False
-            other = above
-        return True
+        return block in self.first and self.first[block] <= number <= self.last[block]
 
     def dominates_use(self, value: Value, user: Operation) -> bool:
         """True if the value is defined before the operation wherever the operation runs (values from outside the region are)."""

@@ -235,9 +235,11 @@ class Printer:
         """A region in braces. `entry`: the header of its first block is printed where MLIR prints it."""
         pieces: list[Piece] = ["{\n"]
         blocks = region.blocks
+        predecessors = _predecessors(region)
         for index, block in enumerate(blocks):
-            if index or (entry and (block.arguments or (block.first is None and len(blocks) == 1) or _is_successor(block, region))):
-                pieces.append(BlockHeader(block, indent, index))
+            before = predecessors.get(block, [])
+            if index or (entry and (block.arguments or (block.first is None and len(blocks) == 1) or before)):
+                pieces.append(BlockHeader(block, indent, index, before))
             if block.first is not None:
                 pieces.append((block.first, indent + 1))
         pieces.append("  " * indent + "}")
@@ -254,7 +256,7 @@ class Printer:
         inside = f"({', '.join(arguments)})" if arguments else ""
         note = ""
         if header.index:
-            names = [self.block_name(p) for p in _predecessors(block)]
+            names = [self.block_name(p) for p in header.predecessors]
             note = "  // no predecessors" if not names else (
                 f"  // pred: {names[0]}" if len(names) == 1 else f"  // {len(names)} preds: {', '.join(names)}")
         return f"{'  ' * header.indent}{self.block_name(block)}{inside}:{note}\n"
@@ -263,23 +265,24 @@ class Printer:
 class BlockHeader:
     """A block whose header comes next."""
 
-    __slots__ = ("block", "indent", "index")
+    __slots__ = ("block", "indent", "index", "predecessors")
 
-    def __init__(self, block: Block, indent: int, index: int) -> None:
-        self.block, self.indent, self.index = block, indent, index
+    def __init__(self, block: Block, indent: int, index: int, predecessors: list[Block]) -> None:
+        self.block, self.indent, self.index, self.predecessors = block, indent, index, predecessors
 
 
 # what is still to print: text, an operation (and those behind it) with its indentation, a block's header
 Piece: TypeAlias = "str | tuple[Operation, int] | BlockHeader"
 
 
-def _predecessors(block: Block) -> list[Block]:
-    """The blocks whose last op names this one as a successor, once each."""
-    return block.predecessors
-
-
-def _is_successor(block: Block, region: Region) -> bool:
-    return any(block in other.last.successors for other in region.blocks if other.last is not None and other.last.successors)
+def _predecessors(region: Region) -> dict[Block, list[Block]]:
+    """The blocks whose last op names a block as a successor, once each and in order."""
+    found: dict[Block, list[Block]] = {}
+    for block in region.blocks:
+        if block.last is not None and block.last.successors:
+            for successor in dict.fromkeys(block.last.successors):
+                found.setdefault(successor, []).append(block)
+    return found
 
 
 def _quoted(name: str) -> str:
