@@ -334,7 +334,7 @@ class RollOp(Operation):
     def evaluate(self, x: Array) -> Array:
         import numpy as np
 
-        return np.roll(x, tuple(self.shifts), tuple(self.axes))
+        return np.roll(x, tuple(self.shifts), tuple(self.axes)) if self.axes else x
 
 
 class TileOp(Operation):
