@@ -77,6 +77,7 @@ class AliasTable:
         self.deferred: dict[Attribute, bool] = {}
         self.names: dict[Attribute, str] = {}
         self.texts: dict[Attribute, str] = {}
+        self.distinct_numbers: dict[Attribute, int] = {}
         self.plain: dict[Attribute, int] = {}  # of those that get none
         for attribute, deferrable in _visits(root, locations, attributes):
             if attribute not in self.plain:
@@ -146,6 +147,9 @@ class AliasTable:
     def spell(self, attribute: Attribute) -> str:
         """An attribute with aliases for what is inside it."""
         inner = parts(attribute)
+        if isinstance(attribute, DistinctAttr):  # numbered in the order in which they print
+            number = self.distinct_numbers.setdefault(attribute, len(self.distinct_numbers))
+            return f"distinct[{number}]<{'' if attribute.value is None else self.text(attribute.value)}>"
         if all(self.text(part) == part.text for part in inner):
             return attribute.text
         if isinstance(attribute, ArrayAttr):

@@ -29,7 +29,6 @@ class AttributeRules:
         self.location_aliases: dict[str, Place] = {}
         self.places = PlaceResolver(self.location_aliases)
         self.depths: dict[A.Attribute, int] = {}  # of lists, dictionaries and function types that hold others
-        self.distinct_numbers: dict[str, int] = {}
         self.distinct_values: dict[int, A.Attribute | None] = {}
         self.resources: dict[str, bytes] = {}
         self.early: AttributeRules | None = None  # knows every alias of the text, where one is used before its definition
@@ -190,10 +189,12 @@ class AttributeRules:
             raise
 
     def distinct(self, c: list[Any]) -> A.Attribute:
-        """Numbered anew in the order of their first mention, as MLIR prints them."""
+        """The number tells two apart; the generic form prints new ones, as MLIR does."""
         token = c[0]
         number = token.text.partition("[")[2].partition("]")[0].strip()
-        index = self.distinct_numbers.setdefault(str(int(number)) if len(number) < 4000 else number, len(self.distinct_numbers))
+        if len(number) > 18:
+            raise SyntaxFault("expected a distinct number of at most 18 digits", token.start_pos)
+        index = int(number)
         start = token.text.index("<") + 1
         empty = not token.text[start:-1].strip()
         value = None if empty else self.nested_attribute(token.text, start, len(token.text) - 1)
