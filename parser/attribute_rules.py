@@ -9,7 +9,7 @@ from gradopt.ir.locations import LocationAttr
 from gradopt.ir.rare_attributes import DistinctAttr
 from gradopt.ir.types import F64, I1, I64, FloatType, FunctionType, Type
 from gradopt.parser.builtin_attributes import read_builtin
-from gradopt.parser.lexer import SyntaxFault, Token
+from gradopt.parser.lexer import LATEST, SyntaxFault, Token
 from gradopt.parser.literals import LiteralError, dense_literal, float_bits, integer_value, unescape
 from gradopt.parser.places import Place, PlaceResolver
 from gradopt.parser.types import TypeReader, canonical_body
@@ -43,7 +43,7 @@ class AttributeRules:
         """The attribute in `text[start:end]`, which stands inside a type or a location. Set by the reader."""
         raise NotImplementedError
 
-    def _deeper(self, made: Any, parts: Any, offset: int = -1) -> Any:
+    def _deeper(self, made: Any, parts: Any) -> Any:
         """Notes how deep an attribute nests. Raises SyntaxFault where it is too deep."""
         depth = 0
         depths = self.depths
@@ -52,7 +52,7 @@ class AttributeRules:
             if below >= depth:
                 depth = below + 1
         if depth > MOST_DEPTH:
-            raise SyntaxFault(f"attributes are nested more than {MOST_DEPTH} deep", offset)
+            raise SyntaxFault(f"attributes are nested more than {MOST_DEPTH} deep", LATEST[0])
         depths[made] = depth
         return made
 

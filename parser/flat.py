@@ -33,7 +33,7 @@ def build_flat_lines(builder: IRBuilder, token: Token, scope: Scope, block: Bloc
         if inputs is None:
             inputs = outputs * len(names)
         operands: list[Any] = [values.get(operand) for operand in names]
-        if [operand.type for operand in operands if operand is not None] != list(inputs):
+        if None in operands or [operand.type for operand in operands] != list(inputs):
             operands = _operands(builder, match, inputs, scope)
         key = (name, own_text, loose_text)
         found = flat_attributes.get(key)

@@ -57,8 +57,11 @@ _CONTINUES = re.compile(r"(?:[ \t\r\n]|//[^\n]*)*(?:[,:(<\-\[]|loc\b)")
 _COMMENT = re.compile(rf"({STRING})|//[^\n]*")
 
 
+LATEST = [0]  # the offset of the token that was read last, for errors about what ends there
+
+
 class SyntaxFault(Exception):
-    """A message at an offset of the text (-1: at the token that is being read)."""
+    """A message at an offset of the text."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -122,6 +125,7 @@ def tokens(text: str, start: int, end: int, flat_line: Callable[[Any], FlatLine 
                     token.type = "RESULT_ID"
             position = match.end()
         previous = token.type
+        LATEST[0] = token.start_pos
         defines = defines and previous != "EQUAL"
         yield token
 

@@ -27,7 +27,7 @@ _PRETTY_BODY = re.compile(r"[A-Za-z][A-Za-z0-9_.]*", re.ASCII)
 
 def canonical_body(body: str) -> str:
     """The spelling MLIR prints for `d.name<…>` or `d<name<…>>`: with a dot wherever the name is a plain word."""
-    if "<" not in body and re.fullmatch(r"[\w.]+", body, re.ASCII):
+    if "<" not in body and re.fullmatch(r"[\w.]*\w", body, re.ASCII):
         return body
     dot, bracket = body.find("."), body.find("<")
     if dot > 0 and (bracket < 0 or dot < bracket):
@@ -183,14 +183,17 @@ class TypeReader:
                 raise SyntaxFault(f"memref layout mismatch between rank and affine map: {len(shape)} dimensions, map ({inputs})", start)
             if layout.body == f"({names}) -> ({names})":
                 layout = None
-        return T.MemRefType(shape, element, layout, _memory_space(rest))
+        if isinstance(layout, StridedLayoutAttr) and len(layout.strides) != len(shape):
+            raise SyntaxFault(f"expected the number of strides to match the rank, found {len(layout.strides)} strides for rank {len(shape)}",
+                              start)
+        return T.MemRefType(shape, element, layout, _memory_space(rest, start))
 
     def _unranked(self, head: str, element: Type, extras: list[Attribute], start: int, element_start: int) -> Type:
         _check_element(head, element, element_start)
         if head == "tensor" and not extras:
             return T.UnrankedTensorType(element)
         if head == "memref" and len(extras) <= 1:
-            return T.UnrankedMemRefType(element, _memory_space(extras))
+            return T.UnrankedMemRefType(element, _memory_space(extras, start))
         raise SyntaxFault("a vector has a rank" if head == "vector" else f"an unranked {head} takes no such parameters", start)
 
 
@@ -206,9 +209,11 @@ def _check_element(head: str, element: Type, offset: int) -> None:
         raise SyntaxFault(f"invalid {head} element type '{element.text}'", offset)
 
 
-def _memory_space(extras: list[Attribute]) -> Attribute | None:
-    """A memory space; the 64-bit 0 is the same as none."""
+def _memory_space(extras: list[Attribute], start: int) -> Attribute | None:
+    """A memory space; the 64-bit 0 is the same as none. Raises SyntaxFault."""
     space = extras[0] if extras else None
+    if space is not None and not isinstance(space, (IntegerAttr, StringAttr, DictionaryAttr, DialectAttr)):
+        raise SyntaxFault(f"unsupported memory space Attribute '{space.text}'", start)
     return None if isinstance(space, IntegerAttr) and space.type is T.I64 and space.value == 0 else space
 
 
