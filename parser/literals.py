@@ -125,7 +125,7 @@ def _sparse(body: str, type: Type, start: int) -> Attribute:
         shape = (1, rank)
         numbers = numbers * rank
     rows = shape[0] if shape else 1
-    if rows == 0 and value_shape in (None, (0,)):
+    if (rows == 0 and value_shape in (None, (0,))) or not numbers:
         return SparseElementsAttr(None, None, type)
     if len(shape) > 2 or (shape[1] if len(shape) == 2 else 1) != rank or (value_shape is not None and value_shape != (rows,)):
         raise LiteralError(f"expected shape ({list(type.shape)}); inferred shape of indices literal ({list(shape)}); "

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from gradopt.ir import types as T
-from gradopt.ir.attributes import AffineMapAttr, Attribute, IntegerAttr, StridedLayoutAttr
+from gradopt.ir.attributes import AffineMapAttr, Attribute, DialectAttr, DictionaryAttr, IntegerAttr, StridedLayoutAttr, StringAttr
 from gradopt.ir.dialect import near_miss
 from gradopt.ir.types import Type
 from gradopt.parser.lexer import SyntaxFault, balanced_end
@@ -184,8 +184,8 @@ class TypeReader:
             if layout.body == f"({names}) -> ({names})":
                 layout = None
         if isinstance(layout, StridedLayoutAttr) and len(layout.strides) != len(shape):
-            raise SyntaxFault(f"expected the number of strides to match the rank, found {len(layout.strides)} strides for rank {len(shape)}",
-                              start)
+            count = len(layout.strides)
+            raise SyntaxFault(f"expected the number of strides to match the rank, found {count} strides for rank {len(shape)}", start)
         return T.MemRefType(shape, element, layout, _memory_space(rest, start))
 
     def _unranked(self, head: str, element: Type, extras: list[Attribute], start: int, element_start: int) -> Type:

@@ -1,0 +1,45 @@
+"""Mistakes that random changes of texts found: each text with what must come of it."""
+
+from __future__ import annotations
+
+import pytest
+from gradopt.ir.diagnostics import GradoptError
+from gradopt.ir.printer import print_operation
+from gradopt.parser import parse_attribute, parse_module
+
+WRONG = [
+    # a value that is defined later, and fewer types than operands, on one line
+    ('func.func @f() { %a = "a.b"(%b) : () -> i32\n %b = "a.b"() : () -> i32\n return }', "expected 1 operand types but had 0"),
+    ('"a.b"() {a = memref<2xf32, strided<[1, 2]>>} : () -> ()',
+     "expected the number of strides to match the rank, found 2 strides for rank 1"),
+    ('"a.b"() {a = memref<2xf32, [1]>} : () -> ()', "unsupported memory space Attribute '[1]'"),
+    ('"a.b"() {a = memref<*xf32, unit>} : () -> ()', "unsupported memory space Attribute 'unit'"),
+    ('"a.b"() {a = [distinct[3]<5 : i32>, distinct[3]<6 : i32>]} : () -> ()',
+     "referenced attribute does not match previous definition: 5 : i32"),
+]
+# as mlir-opt 22 prints them
+SPELT = {
+    "#d.": "#d<>", "!d.": "!d<>", "#d.<x>": "#d<<x>>", "#d.x.<a>": "#d.x.<a>", "sparse<[], []> : tensor<4xf32>": "sparse<> : tensor<4xf32>",
+    "sparse<0, 1> : tensor<i32>": "sparse<> : tensor<i32>", "memref<f32, strided<[]>>": "memref<f32, strided<[]>>",
+    "memref<2xf32, {a = 1}>": "memref<2xf32, {a = 1 : i64}>", "memref<2xf32, true>": "memref<2xf32, true>",
+    "-3.0e-10 : f8E4M3FNUZ": "0.000000e+00 : f8E4M3FNUZ", "5.8 : f8E8M0FNU": "4.000000e+00 : f8E8M0FNU",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_errors(text: str, message: str) -> None:
+    with pytest.raises(GradoptError) as caught:
+        parse_module(text, allow_unregistered=True)
+    assert [diagnostic.message for diagnostic in caught.value.diagnostics] == [message]
+
+
+@pytest.mark.parametrize("text", SPELT)
+def test_spelling(text: str) -> None:
+    assert parse_attribute(text).text == SPELT[text]
+    assert parse_attribute(SPELT[text]) is parse_attribute(text)
+
+
+def test_values_that_are_defined_later_on_flat_lines() -> None:
+    module = parse_module('"a.r"() ({\n  %a = "a.b"(%b) : (i32) -> i32\n  %b = "a.b"(%a) : (i32) -> i32\n}) : () -> ()', allow_unregistered=True)
+    assert print_operation(module.regions[0].block.first, generic=True).splitlines()[1:3] == [
+        '  %0 = "a.b"(%1) : (i32) -> i32', '  %1 = "a.b"(%0) : (i32) -> i32']
