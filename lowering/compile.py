@@ -91,7 +91,7 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
     from gradopt.lowering.fuse.program import fuse_block
     from gradopt.lowering.naming import name_sizes
     from gradopt.lowering.passes import run_passes
-    from gradopt.lowering.runnable import check_elements, only_block
+    from gradopt.lowering.runnable import check_elements, check_sizes, only_block, unknown_sizes
 
     timings: dict[str, float] = {}
 
@@ -121,8 +121,10 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
     name_sizes(function)
     for passes in (pipeline or DEFAULT_PIPELINE).split(";"):
         run(passes)
+    errors = unknown_sizes(function)
     start = time.perf_counter()
     fuse_block(function.regions[0].block)
+    check_sizes(function, errors)
     timings["fuse"] = time.perf_counter() - start
     return module, function, timings
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gradopt.ir.diagnostics import GradoptError
+from gradopt.ir.diagnostics import Diagnostic, GradoptError
 from gradopt.ir.operation import Block, Operation, Region, UnregisteredOp
+from gradopt.ir.sizes import UNKNOWN
 from gradopt.ir.types import TensorType
 from gradopt.ir.values import Value
 
-__all__ = ["check_elements", "check_operation", "only_block"]
+__all__ = ["check_elements", "check_operation", "check_sizes", "only_block", "unknown_sizes"]
 
 
 def only_block(op: Operation, region: Region) -> Block:
@@ -40,3 +41,18 @@ def check_element(op: Operation, type: TensorType) -> None:
     if type.element.text not in ELEMENTS:
         raise GradoptError.at(op.location, f"'{op.name}' op has a value of type {type.text}: compiled functions take elements of "
                                            f"{', '.join(ELEMENTS)}")
+
+
+def unknown_sizes(function: Operation) -> list[Diagnostic]:
+    """An error for each operation with a result whose size no shape of an argument gives."""
+    return [Diagnostic(op.location, f"'{op.name}' op has a result of type {result.type.text}, whose size follows from the elements of a "
+                                    "tensor: compiled functions take every size from the shapes of their arguments")
+            for op in function.walk() for result in op.results
+            if isinstance(result.type, TensorType) and UNKNOWN in result.type.dims]
+
+
+def check_sizes(kernels: Operation, errors: list[Diagnostic]) -> None:
+    """Raises GradoptError with `errors` (what `unknown_sizes` said before fusion) where a kernel has a result of unknown size: memory is
+    planned before any element is read."""
+    if errors and unknown_sizes(kernels):
+        raise GradoptError(errors[:1])
