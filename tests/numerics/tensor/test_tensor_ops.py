@@ -132,7 +132,7 @@ def test_sixteen_bits(sample: Sample, element: str) -> None:
     all_close(decomposed, found, sample, "decomposed", element)
 
 
-def test_what_dynamic_batch_is_not_lost() -> None:
+def test_names_of_sizes_are_inferred() -> None:
     """An op on named sizes infers names, so that equal sizes are known to be equal afterwards."""
     for sample in SAMPLES:
         if sample.results is None and sample.is_dynamic and sample.operands and sample.name not in ("hl.dim", "hl.shape_cast"):
