@@ -26,7 +26,7 @@ def metadata_text(root: Operation) -> str:
         lines = ",\n".join(f'      {key_text(name)}: "0x{blob.hex().upper()}"' for name, blob in blobs.items())
         sections.append(f"  dialect_resources: {{\n    builtin: {{\n{lines}\n    }}\n  }}")
     if external:
-        groups = ",\n".join(f"    {group}: {{\n{_entries(entries)}\n    }}" for group, entries in external.items())
+        groups = ",\n".join(f"    {key_text(group)}: {{\n{_entries(entries)}\n    }}" for group, entries in external.items())
         sections.append(f"  external_resources: {{\n{groups}\n  }}")
     return "\n{-#\n" + ",\n".join(sections) + "\n#-}\n" if sections else ""
 
@@ -41,7 +41,7 @@ def _blobs(root: Operation) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     seen: set[Attribute] = set()
     for op in root.walk():
-        for value in (*op.properties.values(), *op.attributes.values()):
+        for value in [entries[name] for entries in (op.properties, op.attributes) for name in sorted(entries)]:
             pending: list[Attribute] = [value]
             while pending:
                 attribute = pending.pop()

@@ -171,7 +171,10 @@ def _sigil(text: str, found: str, position: int, end: int) -> Token:
     after = position + len(found)
     kind = "DIALECT_ATTR" if found[0] == "#" else "TYPE"
     if text.startswith("<", after) and after < end:
-        return Token(kind, text[position:balanced_end(text, after, end)], position)
+        body = text[position:balanced_end(text, after, end)]
+        if "\0" in body:
+            raise SyntaxFault("unexpected nul or EOF in pretty dialect name", position + body.index("\0"))
+        return Token(kind, body, position)
     if "." in found:
         return Token(kind, found, position)
     return Token("HASH_ID" if found[0] == "#" else "BANG_ID", found, position)

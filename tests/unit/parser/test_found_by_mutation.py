@@ -16,6 +16,7 @@ WRONG = [
     ('"a.b"() {a = memref<*xf32, unit>} : () -> ()', "unsupported memory space Attribute 'unit'"),
     ('"a.b"() {a = [distinct[3]<5 : i32>, distinct[3]<6 : i32>]} : () -> ()',
      "referenced attribute does not match previous definition: 5 : i32"),
+    ('"a.b"() {a = #d.x<a\0b>} : () -> ()', "unexpected nul or EOF in pretty dialect name"),
 ]
 # as mlir-opt 22 prints them
 SPELT = {
@@ -43,3 +44,11 @@ def test_values_that_are_defined_later_on_flat_lines() -> None:
     module = parse_module('"a.r"() ({\n  %a = "a.b"(%b) : (i32) -> i32\n  %b = "a.b"(%a) : (i32) -> i32\n}) : () -> ()', allow_unregistered=True)
     assert print_operation(module.regions[0].block.first, generic=True).splitlines()[1:3] == [
         '  %0 = "a.b"(%1) : (i32) -> i32', '  %1 = "a.b"(%0) : (i32) -> i32']
+
+
+def test_resources_stand_in_the_order_in_which_they_print() -> None:
+    text = ('"a.b"() {x = dense_resource<k> : tensor<1xi8>, a = dense_resource<"q r"> : tensor<1xi8>} : () -> ()\n'
+            '{-# dialect_resources: { builtin: { k: "0x0100000005", unused: "0x0100000006", "q r": "0x0100000007" } } #-}')
+    printed = print_operation(parse_module(text, allow_unregistered=True), generic=True)
+    assert [line.strip() for line in printed.splitlines() if "0x" in line] == ['"q r": "0x0100000007",', 'k: "0x0100000005"']
+    assert print_operation(parse_module(printed, allow_unregistered=True), generic=True) == printed
