@@ -9,14 +9,14 @@ from gradopt.ir.locations import LocationAttr
 from gradopt.ir.rare_attributes import DistinctAttr
 from gradopt.ir.types import F64, I1, I64, FloatType, FunctionType, Type
 from gradopt.parser.builtin_attributes import read_builtin
-from gradopt.parser.lexer import LATEST, SyntaxFault, Token
+from gradopt.parser.lexer import SyntaxFault, Token
+from gradopt.parser.limits import Limits
 from gradopt.parser.literals import LiteralError, dense_literal, float_bits, integer_value, unescape
 from gradopt.parser.places import Place, PlaceResolver
 from gradopt.parser.types import TypeReader, canonical_body
 
 __all__ = ["AttributeRules", "symbol_value"]
 
-MOST_DEPTH = 100
 UNIT, TRUE, FALSE = A.UnitAttr(), A.IntegerAttr(1, I1), A.IntegerAttr(0, I1)
 
 
@@ -24,11 +24,11 @@ class AttributeRules:
     """Types, attributes, locations and aliases of one text."""
 
     def __init__(self) -> None:
-        self.reader = TypeReader(self.nested_attribute)
+        self.limits = Limits()
+        self.reader = TypeReader(self.nested_attribute, self.limits)
         self.attribute_aliases: dict[str, A.Attribute] = {}
         self.location_aliases: dict[str, Place] = {}
-        self.places = PlaceResolver(self.location_aliases)
-        self.depths: dict[A.Attribute, int] = {}  # of lists, dictionaries and function types that hold others
+        self.places = PlaceResolver(self.location_aliases, self.limits)
         self.distinct_values: dict[int, A.Attribute | None] = {}
         self.resources: dict[str, bytes] = {}
         self.early: AttributeRules | None = None  # knows every alias of the text, where one is used before its definition
@@ -36,25 +36,13 @@ class AttributeRules:
     def use_early(self, early: AttributeRules) -> None:
         """Finds aliases there that are not defined yet."""
         self.early = early
+        self.limits.known.update(early.limits.known)
         self.reader.early_aliases = early.reader.aliases
         self.places.early = early.places
 
     def nested_attribute(self, text: str, start: int, end: int) -> A.Attribute:
         """The attribute in `text[start:end]`, which stands inside a type or a location. Set by the reader."""
         raise NotImplementedError
-
-    def _deeper(self, made: Any, parts: Any) -> Any:
-        """Notes how deep an attribute nests. Raises SyntaxFault where it is too deep."""
-        depth = 0
-        depths = self.depths
-        for part in parts:
-            below = depths.get(part, 0)
-            if below >= depth:
-                depth = below + 1
-        if depth > MOST_DEPTH:
-            raise SyntaxFault(f"attributes are nested more than {MOST_DEPTH} deep", LATEST[0])
-        depths[made] = depth
-        return made
 
     # --- types
 
@@ -64,7 +52,7 @@ class AttributeRules:
 
     def function_type(self, c: list[Any]) -> Type:
         inputs, results = tuple(c[0] or ()), tuple(c[2])
-        made: Type = self._deeper(FunctionType(inputs, results), (*inputs, *results))
+        made: Type = self.limits.note(FunctionType(inputs, results), (*inputs, *results))
         return made
 
     def types(self, c: list[Any]) -> list[Type]:
@@ -99,12 +87,12 @@ class AttributeRules:
         return entries
 
     def dictionary_attribute(self, c: list[Any]) -> A.Attribute:
-        made: A.Attribute = self._deeper(A.DictionaryAttr(tuple(c[0].items())), c[0].values())
+        made: A.Attribute = self.limits.note(A.DictionaryAttr(tuple(c[0].items())), c[0].values())
         return made
 
     def array(self, c: list[Any]) -> A.Attribute:
         elements = tuple([item for item in c if item is not None])
-        made: A.Attribute = self._deeper(A.ArrayAttr(elements), elements)
+        made: A.Attribute = self.limits.note(A.ArrayAttr(elements), elements)
         return made
 
     def text(self, token: Token) -> str:
@@ -209,8 +197,8 @@ class AttributeRules:
 
     def type_attribute(self, c: list[Any]) -> A.Attribute:
         made: A.Attribute = A.TypeAttr(c[0])
-        if c[0] in self.depths:
-            self.depths[made] = self.depths[c[0]]
+        if c[0] in self.limits.known:
+            self.limits.known[made] = self.limits.known[c[0]]
         return made
 
     # --- aliases

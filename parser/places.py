@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 from gradopt.ir.locations import UNKNOWN_LOCATION, CallSiteLocation, FileLocation, FusedLocation, Location, NameLocation
 from gradopt.parser.lexer import SyntaxFault
+from gradopt.parser.limits import MOST_DEPTH, Limits
 
 __all__ = ["Place", "PlaceResolver", "UnknownAlias"]
-
-MOST_DEPTH = 100
 
 
 class UnknownAlias(SyntaxFault):
@@ -43,8 +42,8 @@ class Place(NamedTuple):
 class PlaceResolver:
     """Turns places into locations; each alias is resolved once."""
 
-    def __init__(self, aliases: dict[str, Place]) -> None:
-        self.aliases = aliases
+    def __init__(self, aliases: dict[str, Place], limits: Limits) -> None:
+        self.aliases, self.limits = aliases, limits
         self.known: dict[str, Location] = {}
         self.early: PlaceResolver | None = None
 
@@ -54,19 +53,20 @@ class PlaceResolver:
         if kind == "alias":
             found = self.known.get(parts[0])
             return self._alias(parts[0], place.offset, depth) if found is None else found
-        if depth > MOST_DEPTH:
-            raise SyntaxFault(f"locations are nested more than {MOST_DEPTH} deep", place.offset)
+        if depth > 2 * MOST_DEPTH:
+            raise SyntaxFault(f"locations are nested more than {2 * MOST_DEPTH} deep", place.offset)
         if kind == "file":
             file, line, column, end_line, end_column = parts
             end = None if end_column is None else (line if end_line is None else end_line, end_column)
             return FileLocation(file, line, column, None if end == (line, column) else end)
         if kind == "name":
             child = UNKNOWN_LOCATION if parts[1] is None else self.resolve(parts[1], depth + 1)
-            return NameLocation(parts[0], child)
+            return self._made(NameLocation(parts[0], child), (child,), place.offset)
         if kind == "callsite":
-            return CallSiteLocation(self.resolve(parts[0], depth + 1), self.resolve(parts[1], depth + 1))
+            sides = self.resolve(parts[0], depth + 1), self.resolve(parts[1], depth + 1)
+            return self._made(CallSiteLocation(*sides), sides, place.offset)
         if kind == "fused":
-            return self._fused(parts[0], parts[1:], depth)
+            return self._fused(parts[0], parts[1:], depth, place.offset)
         return UNKNOWN_LOCATION
 
     def _alias(self, name: str, offset: int, depth: int) -> Location:
@@ -75,12 +75,16 @@ class PlaceResolver:
             if self.early is None:
                 raise UnknownAlias("#" + name, offset)
             return self.early.resolve(Place("alias", (name,), 0, offset), depth)
-        if depth > MOST_DEPTH:
-            raise SyntaxFault(f"location alias '#{name}' is defined by itself or nested more than {MOST_DEPTH} deep", offset)
+        if depth > 2 * MOST_DEPTH:
+            raise SyntaxFault(f"location alias '#{name}' is defined by itself or nested more than {2 * MOST_DEPTH} deep", offset)
         found = self.known[name] = self.resolve(place, depth + 1)
         return found
 
-    def _fused(self, metadata: Any, places: tuple[Place, ...], depth: int) -> Location:
+    def _made(self, location: Location, parts: tuple[Location, ...], offset: int) -> Location:
+        checked: Location = self.limits.location(location, parts, offset)
+        return checked
+
+    def _fused(self, metadata: Any, places: tuple[Place, ...], depth: int, offset: int) -> Location:
         """MLIR's simplification: nested fused locations are spread, equal and (without metadata) unknown ones dropped."""
         inner: dict[Location, None] = {}
         for place in places:
@@ -91,4 +95,5 @@ class PlaceResolver:
                 inner[location] = None
         if metadata is None and len(inner) <= 1:
             return next(iter(inner), UNKNOWN_LOCATION)
-        return FusedLocation(tuple(inner) or (UNKNOWN_LOCATION,), metadata)
+        locations = tuple(inner) or (UNKNOWN_LOCATION,)
+        return self._made(FusedLocation(locations, metadata), locations, offset)

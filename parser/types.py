@@ -10,6 +10,7 @@ from gradopt.ir.attributes import AffineMapAttr, Attribute, DialectAttr, Diction
 from gradopt.ir.dialect import near_miss
 from gradopt.ir.types import Type
 from gradopt.parser.lexer import SyntaxFault, balanced_end
+from gradopt.parser.limits import Limits
 from gradopt.parser.literals import split_commas
 from gradopt.parser.places import UnknownAlias
 
@@ -43,7 +44,8 @@ def canonical_body(body: str) -> str:
 class TypeReader:
     """Parses types; `aliases` holds what `!name` stands for, `parse_attribute(text, start, end)` reads an encoding or a layout."""
 
-    def __init__(self, parse_attribute: Callable[[str, int, int], Attribute]) -> None:
+    def __init__(self, parse_attribute: Callable[[str, int, int], Attribute], limits: Limits) -> None:
+        self.limits = limits
         self.known: dict[str, Type] = {}
         self.aliases: dict[str, Type] = {}
         self.early_aliases: dict[str, Type] = {}
@@ -119,8 +121,10 @@ class TypeReader:
             if last != end:
                 raise SyntaxFault("unexpected text behind a function type", last)
             results = split_commas(text, begin + 1, last - 1)
-        return T.FunctionType(tuple(self._read(text, *part, depth + 1) for part in inputs),
-                              tuple(self._read(text, *part, depth + 1) for part in results))
+        input_types = tuple(self._read(text, *part, depth + 1) for part in inputs)
+        result_types = tuple(self._read(text, *part, depth + 1) for part in results)
+        made: Type = self.limits.note(T.FunctionType(input_types, result_types), (*input_types, *result_types), start)
+        return made
 
     def _parameterised(self, head: str, text: str, start: int, begin: int, end: int, depth: int) -> Type:
         if head == "complex":
@@ -129,8 +133,9 @@ class TypeReader:
                 raise SyntaxFault(f"invalid element type for complex: '{element.text}'", begin)
             return T.ComplexType(element)
         if head == "tuple":
-            return T.TupleType(tuple(self._read(text, *part, depth + 1)
-                                     for part in split_commas(text, begin, end)))
+            elements = tuple(self._read(text, *part, depth + 1) for part in split_commas(text, begin, end))
+            tuple_type: Type = self.limits.note(T.TupleType(elements), elements, start)
+            return tuple_type
         if head not in ("tensor", "vector", "memref"):
             raise SyntaxFault(f"unknown type '{head}'{near_miss(head, _HEADS)}", start)
         unranked = re.compile(r"\s*\*\s*x").match(text, begin, end)
@@ -155,8 +160,13 @@ class TypeReader:
         element = self._read(text, *parts[0], depth + 1)
         extras = [self.parse_attribute(text, *part) for part in parts[1:]]
         if unranked is not None:
-            return self._unranked(head, element, extras, start, parts[0][0])
-        return self._shaped(head, tuple(shape), element, scalable, extras, start, parts[0][0])
+            made = self._unranked(head, element, extras, start, parts[0][0])
+        else:
+            made = self._shaped(head, tuple(shape), element, scalable, extras, start, parts[0][0])
+        known = self.limits.known
+        if element in known or any(extra in known for extra in extras):
+            self.limits.note(made, (element, *extras), start)
+        return made
 
     def _shaped(self, head: str, shape: tuple[int | None, ...], element: Type, scalable: list[bool], extras: list[Attribute],
                 start: int, element_start: int) -> Type:
