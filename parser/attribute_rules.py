@@ -103,7 +103,8 @@ class AttributeRules:
             raise SyntaxFault(error.message, token.start_pos + error.offset) from None
 
     def string(self, c: list[Any]) -> A.Attribute:
-        return A.StringAttr(self.text(c[0]), c[1])
+        made: A.Attribute = self.limits.carry(A.StringAttr(self.text(c[0]), c[1]), c[1])
+        return made
 
     def symbol(self, c: list[Any]) -> A.Attribute:
         names = [symbol_value(token) for token in c if token.type == "SYMBOL"]
@@ -145,7 +146,8 @@ class AttributeRules:
     def dense(self, c: list[Any]) -> A.Attribute:
         token, type = c
         try:
-            return dense_literal(token.text, type, self.resources)
+            made: A.Attribute = self.limits.carry(dense_literal(token.text, type, self.resources), type)
+            return made
         except LiteralError as error:
             raise SyntaxFault(error.message, token.start_pos + error.offset) from None
 
@@ -154,7 +156,8 @@ class AttributeRules:
         if token.text[1:].split("<")[0].split(".")[0] == "builtin":
             raise SyntaxFault("dialect 'builtin' provides no attribute parsing hook: its attributes are written without a dialect",
                               token.start_pos)
-        return A.DialectAttr(canonical_body(token.text[1:]), c[1])
+        made: A.Attribute = self.limits.carry(A.DialectAttr(canonical_body(token.text[1:]), c[1]), c[1])
+        return made
 
     def alias_attribute(self, c: list[Any]) -> A.Attribute:
         token = c[0]
@@ -164,7 +167,12 @@ class AttributeRules:
             found = self.early.attribute_aliases.get(name)
         if found is not None:
             return found
-        return LocationAttr(self.places.resolve(Place("alias", (name,), 0, token.start_pos)))
+        return self._location_attribute(Place("alias", (name,), 0, token.start_pos))
+
+    def _location_attribute(self, place: Place) -> A.Attribute:
+        location = self.places.resolve(place)
+        made: A.Attribute = self.limits.carry(LocationAttr(location), location)
+        return made
 
     def builtin_attribute(self, c: list[Any]) -> A.Attribute:
         token = c[0]
@@ -190,14 +198,15 @@ class AttributeRules:
         if known is not value:
             raise SyntaxFault("referenced attribute does not match previous definition: "
                               + ("no value" if known is None else known.text), token.start_pos)
-        return DistinctAttr(index, value)
+        made: A.Attribute = self.limits.note(DistinctAttr(index, value), (value,))
+        return made
 
     def location_attribute(self, c: list[Any]) -> A.Attribute:
-        return LocationAttr(self.places.resolve(c[0]))
+        return self._location_attribute(c[0])
 
     def type_attribute(self, c: list[Any]) -> A.Attribute:
         made: A.Attribute = A.TypeAttr(c[0])
-        if c[0] in self.limits.known:
+        if c[0] in self.limits.known:  # it is as deep as the type
             self.limits.known[made] = self.limits.known[c[0]]
         return made
 

@@ -38,6 +38,10 @@ class Limits:
         known[made] = (depth, size)
         return made
 
+    def carry(self, made: Any, part: Any) -> Any:
+        """Returns `made`, which holds one part that may be deep."""
+        return self.note(made, (part,)) if part in self.known else made
+
     def location(self, made: Any, parts: Iterable[Any], offset: int) -> Any:
         """Returns a location, which holds `parts`. Its text is made of theirs now: later that could be a deep recursion."""
         depth = 1 + max((self.known[part][0] for part in parts if part in self.known), default=0)

@@ -10,6 +10,8 @@ from gradopt.parser.limits import MOST_DEPTH, Limits
 
 __all__ = ["Place", "PlaceResolver", "UnknownAlias"]
 
+MOST_STEPS = 5 * MOST_DEPTH  # an alias is a step too
+
 
 class UnknownAlias(SyntaxFault):
     """An alias that is not defined (so far)."""
@@ -53,8 +55,8 @@ class PlaceResolver:
         if kind == "alias":
             found = self.known.get(parts[0])
             return self._alias(parts[0], place.offset, depth) if found is None else found
-        if depth > 2 * MOST_DEPTH:
-            raise SyntaxFault(f"locations are nested more than {2 * MOST_DEPTH} deep", place.offset)
+        if depth > MOST_STEPS:
+            raise SyntaxFault("locations are nested too deep", place.offset)
         if kind == "file":
             file, line, column, end_line, end_column = parts
             end = None if end_column is None else (line if end_line is None else end_line, end_column)
@@ -75,12 +77,12 @@ class PlaceResolver:
             if self.early is None:
                 raise UnknownAlias("#" + name, offset)
             return self.early.resolve(Place("alias", (name,), 0, offset), depth)
-        if depth > 2 * MOST_DEPTH:
-            raise SyntaxFault(f"location alias '#{name}' is defined by itself or nested more than {2 * MOST_DEPTH} deep", offset)
+        if depth > MOST_STEPS:
+            raise SyntaxFault(f"location alias '#{name}' is defined by itself or nested too deep", offset)
         found = self.known[name] = self.resolve(place, depth + 1)
         return found
 
-    def _made(self, location: Location, parts: tuple[Location, ...], offset: int) -> Location:
+    def _made(self, location: Location, parts: tuple[Any, ...], offset: int) -> Location:
         checked: Location = self.limits.location(location, parts, offset)
         return checked
 
@@ -96,4 +98,4 @@ class PlaceResolver:
         if metadata is None and len(inner) <= 1:
             return next(iter(inner), UNKNOWN_LOCATION)
         locations = tuple(inner) or (UNKNOWN_LOCATION,)
-        return self._made(FusedLocation(locations, metadata), locations, offset)
+        return self._made(FusedLocation(locations, metadata), (*locations, metadata), offset)

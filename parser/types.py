@@ -164,7 +164,7 @@ class TypeReader:
         else:
             made = self._shaped(head, tuple(shape), element, scalable, extras, start, parts[0][0])
         known = self.limits.known
-        if element in known or any(extra in known for extra in extras):
+        if head == "memref" or extras or element in known:
             self.limits.note(made, (element, *extras), start)
         return made
 

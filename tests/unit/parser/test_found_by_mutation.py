@@ -52,3 +52,39 @@ def test_resources_stand_in_the_order_in_which_they_print() -> None:
     printed = print_operation(parse_module(text, allow_unregistered=True), generic=True)
     assert [line.strip() for line in printed.splitlines() if "0x" in line] == ['"q r": "0x0100000007",', 'k: "0x0100000005"']
     assert print_operation(parse_module(printed, allow_unregistered=True), generic=True) == printed
+
+
+CHAINS = {
+    "list": ("#a0 = 5", "#a{i} = [#a{j}]", "#a", "types and attributes are nested more than 100 deep"),
+    "distinct": ("#a0 = 5", "#a{i} = distinct[{i}]<#a{j}>", "#a", "types and attributes are nested more than 100 deep"),
+    "tuple": ("!a0 = i32", "!a{i} = tuple<!a{j}>", "!a", "types and attributes are nested more than 100 deep"),
+    "memref": ("!a0 = i32", "!a{i} = memref<2x!a{j}>", "!a", "types and attributes are nested more than 100 deep"),
+    "encoding": ("#a0 = 5\n!a0 = i32", '#a{i} = "x" : !a{j}\n!a{i} = tensor<2xi32, #a{i}>', "!a", "types and attributes are nested more than 100 deep"),
+    "dialect": ("#a0 = 5\n!a0 = i32", "#a{i} = #d.x : !a{j}\n!a{i} = tensor<2xi32, #a{i}>", "!a", "types and attributes are nested more than 100 deep"),
+    "metadata": ("#a0 = 5", '#a{i} = loc(fused<#a{j}>["x"])', "#a", "types and attributes are nested more than 100 deep"),
+    "doubled list": ("#a0 = [1]", "#a{i} = [#a{j}, #a{j}]", "#a", "an attribute has more than 4194304 parts"),
+    "doubled tuple": ("!a0 = i32", "!a{i} = tuple<!a{j}, !a{j}>", "!a", "an attribute has more than 4194304 parts"),
+    "doubled location": ('#a0 = loc("f":1:2)', "#a{i} = loc(callsite(#a{j} at #a{j}))", "#a", "a location has more than 1048576 characters"),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_aliases_that_nest_or_double_without_end(name: str) -> None:
+    first, step, sigil, message = CHAINS[name]
+    steps = 60 if name.startswith("doubled") else 1500
+    lines = [first, *(step.format(i=i, j=i - 1) for i in range(1, steps))]
+    text = "\n".join([*lines, f'"a.b"() {{x = {sigil}{steps - 1}}} : () -> ()'])
+    with pytest.raises(GradoptError) as caught:
+        parse_module(text, allow_unregistered=True)
+    assert [diagnostic.message for diagnostic in caught.value.diagnostics] == [message]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_long_call_stacks(backwards: bool) -> None:
+    lines = ['#loc0 = loc("f":1:2)', *(f'#loc{i} = loc(callsite("f":{i}:1 at #loc{i - 1}))' for i in range(1, 150))]
+    text = "\n".join(['"a.b"() : () -> () loc(#loc149)', *(reversed(lines) if backwards else lines)])
+    module = parse_module(text, allow_unregistered=True)
+    printed = print_operation(module, generic=True, debug_info=True)
+    assert printed.count("callsite(") == 149
+    again = parse_module(printed, allow_unregistered=True)
+    assert print_operation(again, generic=True, debug_info=True) == printed
