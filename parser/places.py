@@ -10,7 +10,7 @@ from gradopt.parser.limits import MOST_DEPTH, Limits
 
 __all__ = ["Place", "PlaceResolver", "UnknownAlias"]
 
-MOST_STEPS = 5 * MOST_DEPTH  # an alias is a step too
+MOST_STEPS = 6 * MOST_DEPTH + 50  # calls in one another: one for a nested location, two more for an alias
 
 
 class UnknownAlias(SyntaxFault):
@@ -79,7 +79,7 @@ class PlaceResolver:
             return self.early.resolve(Place("alias", (name,), 0, offset), depth)
         if depth > MOST_STEPS:
             raise SyntaxFault(f"location alias '#{name}' is defined by itself or nested too deep", offset)
-        found = self.known[name] = self.resolve(place, depth + 1)
+        found = self.known[name] = self.resolve(place, depth + 2)
         return found
 
     def _made(self, location: Location, parts: tuple[Any, ...], offset: int) -> Location:
