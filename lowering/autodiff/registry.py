@@ -37,12 +37,12 @@ get the location of that operation, fused with the pass's name, by themselves.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
 
 from gradopt.ir.values import Value
+from gradopt.lowering.rule_modules import import_rule_modules
 
 if TYPE_CHECKING:
     from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
@@ -72,10 +72,10 @@ class Rule:
     masks: bool
 
 
+RULES = "gradopt.lowering.autodiff.rules"
 _REVERSE: dict[str, Rule] = {}
 _FORWARD: dict[str, Rule] = {}
 _ZERO: set[str] = set()
-_loaded = False
 
 
 def _register(table: dict[str, Rule], names: Sequence[str], masks: bool) -> Callable[[RuleFunction], RuleFunction]:
@@ -106,30 +106,19 @@ def zero_derivative(*names: str) -> None:
     _ZERO.update(names)
 
 
-def _load() -> None:
-    """Imports every rule module once."""
-    global _loaded
-    if not _loaded:
-        from gradopt.lowering.autodiff import rules
-
-        for module in pkgutil.iter_modules(rules.__path__):
-            importlib.import_module(f"{rules.__name__}.{module.name}")
-        _loaded = True
-
-
 def find_reverse_rule(name: str) -> Rule | None:
     """The reverse rule of an operation, if it has one."""
-    _load()
+    import_rule_modules(RULES)
     return _REVERSE.get(name)
 
 
 def find_forward_rule(name: str) -> Rule | None:
     """The forward rule of an operation, if it has one."""
-    _load()
+    import_rule_modules(RULES)
     return _FORWARD.get(name)
 
 
 def has_zero_derivative(name: str) -> bool:
     """True where `zero_derivative` names the operation."""
-    _load()
+    import_rule_modules(RULES)
     return name in _ZERO

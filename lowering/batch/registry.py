@@ -13,12 +13,11 @@ At least one operand is batched. A rule may be a task (see autodiff/tasks.py).
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from gradopt.ir.values import Value
+from gradopt.lowering.rule_modules import import_rule_modules
 
 __all__ = ["Batched", "batch_rule", "find_batch_rule"]
 
@@ -33,7 +32,6 @@ class Batched(NamedTuple):
 
 
 _RULES: dict[str, Callable[..., Any]] = {}
-_loaded = False
 
 
 def batch_rule(*names: str) -> Callable[[RuleFunction], RuleFunction]:
@@ -48,11 +46,5 @@ def batch_rule(*names: str) -> Callable[[RuleFunction], RuleFunction]:
 
 def find_batch_rule(name: str) -> Callable[..., Any] | None:
     """The batching rule of an operation, if it has one."""
-    global _loaded
-    if not _loaded:
-        from gradopt.lowering.batch import rules
-
-        for module in pkgutil.iter_modules(rules.__path__):
-            importlib.import_module(f"{rules.__name__}.{module.name}")
-        _loaded = True
+    import_rule_modules("gradopt.lowering.batch.rules")
     return _RULES.get(name)

@@ -12,12 +12,11 @@ themselves; a value whose type says less or more of its sizes than the result's 
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from gradopt.ir.values import Value
+from gradopt.lowering.rule_modules import import_rule_modules
 
 __all__ = ["PRESERVED_BY_DEFAULT", "Decomposition", "decomposition", "find_decomposition"]
 
@@ -28,7 +27,6 @@ RuleFunction = TypeVar("RuleFunction", bound=Callable[..., Any])
 PRESERVED_BY_DEFAULT: frozenset[str] = frozenset({"hl.attention", "bwd.attention"})
 
 _RULES: dict[str, Decomposition] = {}
-_loaded = False
 
 
 def decomposition(*names: str) -> Callable[[RuleFunction], RuleFunction]:
@@ -43,21 +41,10 @@ def decomposition(*names: str) -> Callable[[RuleFunction], RuleFunction]:
     return decorate
 
 
-def _load() -> None:
-    """Imports every rule module once."""
-    global _loaded
-    if not _loaded:
-        from gradopt.lowering.decompose import rules
-
-        for module in pkgutil.iter_modules(rules.__path__):
-            importlib.import_module(f"{rules.__name__}.{module.name}")
-        _loaded = True
-
-
 def find_decomposition(name: str) -> Decomposition | None:
     """The decomposition of an operation, if it has one."""
     found = _RULES.get(name)
-    if found is None and not _loaded and name.split(".", 1)[0] in ("hl", "bwd"):
-        _load()
+    if found is None and name.split(".", 1)[0] in ("hl", "bwd"):
+        import_rule_modules("gradopt.lowering.decompose.rules")
         found = _RULES.get(name)
     return found
