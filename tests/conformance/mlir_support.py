@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
 
 import pytest
 from gradopt.ir.operation import Operation
@@ -39,12 +38,6 @@ def check_fixed_point(module: Operation, debug_info: bool = False) -> None:
         status, output, errors = run_mlir_opt(text, *(["--mlir-print-debuginfo"] if debug_info else []))
         assert status == 0, errors
         assert output.rstrip("\n") == text.rstrip("\n")
-
-
-@pytest.fixture
-def fixed_point() -> Callable[..., None]:
-    """`check_fixed_point`, for tests in other folders."""
-    return check_fixed_point
 
 
 needs_mlir = pytest.mark.skipif(mlir_opt() is None, reason="mlir-opt is not installed")

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import random
 import re
-from pathlib import Path
 
 import pytest
 from gradopt.parser import parse_attribute
+from mlir_support import needs_mlir, run_mlir_opt
 
-
-def _load(name: str):  # type: ignore[no-untyped-def]
-    spec = importlib.util.spec_from_file_location(f"conformance_{name}", Path(__file__).parent / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SUPPORT = _load("conftest")
 NAMES = ("d0", "d1", "d2", "s0", "s1")
 # what mlir-opt 22 printed, of its own texts as well
 STORED = {
@@ -117,7 +106,7 @@ def test_values_stay() -> None:
     assert compared > 1000
 
 
-@SUPPORT.needs_mlir
+@needs_mlir
 def test_spelling_of_the_tool() -> None:
     chance = random.Random(5)
     texts = [expression(chance, chance.randint(1, 4)) for _ in range(600)]
@@ -132,7 +121,7 @@ def spelt_by_the_tool(texts: list[str]) -> list[str]:
     spelt, before = list(texts), []
     while spelt != before:
         lines = [f'"t.t"() {{x = [affine_map<(d0, d1, d2)[s0, s1] -> ({text})>]}} : () -> ()' for text in spelt]
-        status, output, errors = SUPPORT.run_mlir_opt("\n".join(lines), "--mlir-print-local-scope")
+        status, output, errors = run_mlir_opt("\n".join(lines), "--mlir-print-local-scope")
         assert status == 0, errors
         before, spelt = spelt, re.findall(r"-> \((.*)\)>\]", output)
         assert len(spelt) == len(texts)

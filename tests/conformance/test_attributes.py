@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from pathlib import Path
 
@@ -10,20 +9,11 @@ import pytest
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.types import FloatType
 from gradopt.parser import parse_attribute
+from mlir_support import needs_mlir, run_mlir_opt
 
 FOLDER = Path(__file__).parent
 ONLY_HERE = ("distinct", "loc(")  # mlir-opt prints these through an alias: see files/
 
-
-def _load(name: str):  # type: ignore[no-untyped-def]
-    spec = importlib.util.spec_from_file_location(f"conformance_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SUPPORT = _load("conftest")
 LINES = [line for line in (FOLDER / "attributes.txt").read_text(encoding="utf-8").splitlines() if not line.startswith("//")]
 GOOD = [tuple(line.split(" => ")) for line in LINES if " => " in line]
 BAD = [tuple(line.split(" !! ")) for line in LINES if " !! " in line]
@@ -43,12 +33,12 @@ def test_errors(text: str, message: str) -> None:
     assert [diagnostic.message for diagnostic in error.value.diagnostics] == [message]
 
 
-@SUPPORT.needs_mlir
+@needs_mlir
 def test_the_tool_prints_the_same() -> None:
     """As properties, where mlir-opt uses no aliases for operations that it does not know."""
     good = [(text, expected) for text, expected in GOOD if not any(word in text for word in ONLY_HERE)]
     program = "".join(f'"t.a"() <{{a = {text}}}> : () -> ()\n' for text, _ in good)
-    status, output, errors = SUPPORT.run_mlir_opt(program)
+    status, output, errors = run_mlir_opt(program)
     assert status == 0, errors
     lines = output.split("\n")[1:]
     for (text, expected), line in zip(good, lines):
@@ -57,10 +47,10 @@ def test_the_tool_prints_the_same() -> None:
         assert printed in ({suffix} if suffix is not None else {f" = {expected}"}), text
 
 
-@SUPPORT.needs_mlir
+@needs_mlir
 @pytest.mark.parametrize(("text", "message"), BAD)
 def test_the_tool_refuses_as_well(text: str, message: str) -> None:
-    status, _, errors = SUPPORT.run_mlir_opt(f'"t.a"() {{a = {text}}} : () -> ()\n')
+    status, _, errors = run_mlir_opt(f'"t.a"() {{a = {text}}} : () -> ()\n')
     assert status == 1 and "error:" in errors
 
 
@@ -91,23 +81,23 @@ def test_every_float_comes_back_to_the_same_bits() -> None:
             assert attribute.bits == int(text.split()[0], 16) and isinstance(attribute.type, FloatType)  # type: ignore[attr-defined]
 
 
-@SUPPORT.needs_mlir
+@needs_mlir
 def test_the_tool_spells_floats_the_same() -> None:
     texts = random_floats()
-    status, output, errors = SUPPORT.run_mlir_opt("".join(f'"t.a"() <{{a = {text}}}> : () -> ()\n' for text in texts))
+    status, output, errors = run_mlir_opt("".join(f'"t.a"() <{{a = {text}}}> : () -> ()\n' for text in texts))
     assert status == 0, errors
     for text, line in zip(texts, output.split("\n")[1:]):
         assert line.strip() == f'"t.a"() <{{a = {parse_attribute(text).text}}}> : () -> ()', text
 
 
-@SUPPORT.needs_mlir
+@needs_mlir
 def test_the_tool_spells_long_elements_the_same() -> None:
     texts = [f"dense<[{', '.join(str(i - 7) for i in range(count))}]> : tensor<{count}x{element}>"
              for count in (99, 100, 101, 300) for element in ("i16", "i64", "si32", "index", "i12")]
     texts += [f"dense<[{', '.join('true' if i % 3 else 'false' for i in range(count))}]> : tensor<{count}xi1>" for count in (100, 101, 104)]
     texts += [f"dense<[{', '.join(f'{i}.5' for i in range(count))}]> : tensor<{count}xf32>" for count in (100, 101)]
     texts += [f"dense<[{', '.join(f'({i}.5,-1.0)' for i in range(count))}]> : tensor<{count}xcomplex<f32>>" for count in (100, 101)]
-    status, output, errors = SUPPORT.run_mlir_opt("".join(f'"t.a"() <{{a = {text}}}> : () -> ()\n' for text in texts))
+    status, output, errors = run_mlir_opt("".join(f'"t.a"() <{{a = {text}}}> : () -> ()\n' for text in texts))
     assert status == 0, errors
     for text, line in zip(texts, output.split("\n")[1:]):
         attribute = parse_attribute(text)

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 from gradopt.ir.printer import print_operation
 from gradopt.ir.verifier import verify
 from gradopt.parser import parse_module
+from mlir_support import check_fixed_point, needs_mlir, run_mlir_opt
 
 FOLDER = Path(__file__).parent
 
-
-def _load(name: str):  # type: ignore[no-untyped-def]
-    spec = importlib.util.spec_from_file_location(f"conformance_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SUPPORT = _load("conftest")
 FILES = sorted((FOLDER / "files").glob("*.mlir"))
 NOT_IN_MLIR = {"early_aliases.mlir"}  # aliases before their definition
 
@@ -37,13 +27,13 @@ def test_prints_as_stored(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 @pytest.mark.parametrize("debug_info", [False, True], ids=["plain", "locations"])
 def test_fixed_point(path: Path, debug_info: bool) -> None:
-    SUPPORT.check_fixed_point(parse_module(path.read_text(encoding="utf-8"), "-", allow_unregistered=True), debug_info)
+    check_fixed_point(parse_module(path.read_text(encoding="utf-8"), "-", allow_unregistered=True), debug_info)
 
 
-@SUPPORT.needs_mlir
+@needs_mlir
 @pytest.mark.parametrize("path", [path for path in FILES if path.name not in NOT_IN_MLIR], ids=lambda path: path.name)
 def test_stored_text_is_what_the_tool_prints(path: Path) -> None:
-    status, output, errors = SUPPORT.run_mlir_opt(path.read_text(encoding="utf-8"))
+    status, output, errors = run_mlir_opt(path.read_text(encoding="utf-8"))
     assert status == 0, errors
     expected = path.with_suffix(".expected").read_text(encoding="utf-8")
     assert output.rstrip("\n").replace(" <{}>", "") == expected.rstrip("\n")
@@ -55,7 +45,7 @@ def test_stablehlo_prints_unchanged(path: Path) -> None:
     module = parse_module(text, "-", allow_unregistered=True)
     assert verify(module) == []
     assert print_operation(module, generic=True) == text
-    SUPPORT.check_fixed_point(module, debug_info=True)
+    check_fixed_point(module, debug_info=True)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import gradopt.dialects  # noqa: F401  (registers them)
@@ -11,21 +10,12 @@ from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.printer import print_operation
 from gradopt.ir.verifier import verify
 from gradopt.parser import parse_module
+from mlir_support import generic, mlir_opt, run_mlir_opt
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 MARKER = "// -----\n"
 
-
-def _load(name: str):  # type: ignore[no-untyped-def]
-    spec = importlib.util.spec_from_file_location(f"conformance_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SUPPORT = _load("conftest")
 PATHS = sorted([*(ROOT / "tests" / "lit").rglob("*.ir"), *(ROOT / "examples").rglob("*.ir"), *(ROOT / "benchmarks").rglob("*.ir")])
 
 
@@ -46,9 +36,9 @@ def printed_programs(path: Path) -> list[str]:
 def test_generic_print(path: Path) -> None:
     programs = printed_programs(path)
     for program in programs:
-        assert SUPPORT.generic(program) == program
-    if programs and SUPPORT.mlir_opt() is not None:
-        status, output, errors = SUPPORT.run_mlir_opt(MARKER.join(programs), "--split-input-file", f"--output-split-marker={MARKER.strip()}")
+        assert generic(program) == program
+    if programs and mlir_opt() is not None:
+        status, output, errors = run_mlir_opt(MARKER.join(programs), "--split-input-file", f"--output-split-marker={MARKER.strip()}")
         assert status == 0, errors
         found = [part.strip("\n") for part in output.split(MARKER.strip())]
         assert found == [program.strip("\n") for program in programs]
