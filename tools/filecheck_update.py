@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from gradopt.tools.command import OK, inform, run_tool
 from gradopt.tools.files import FileError, read_text, write_text
-from gradopt.tools.options import Option, UsageError, help_text, parse_arguments
+from gradopt.tools.options import Option, UsageError, parse_arguments
 
 __all__ = ["check_lines", "main", "run_lines", "updated"]
 
@@ -38,28 +39,18 @@ class Test(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Updates files; exit status 1 where a command fails (or with --check a file is not current), 2 for a wrong command line."""
-    try:
+    def work() -> int:
         options, files = parse_arguments(OPTIONS, sys.argv[1:] if arguments is None else arguments)
-        if options["help"]:
-            sys.stdout.write(help_text(USAGE, DESCRIPTION, OPTIONS))
-            return 0
-        if options["version"]:
-            from gradopt import __version__
-
-            sys.stdout.write(f"gradopt-filecheck-update {__version__}\n")
-            return 0
+        if inform("gradopt-filecheck-update", USAGE, DESCRIPTION, OPTIONS, options):
+            return OK
         if not files:
             raise UsageError(f"takes at least one file: {USAGE}")
         changed = [path for path in files if update(path, options["check"])]
         for path in changed:
             sys.stderr.write(f"{path}: {'not current' if options['check'] else 'updated'}\n")
         return int(options["check"] and bool(changed))
-    except UsageError as error:
-        sys.stderr.write(f"gradopt-filecheck-update: error: {error}\n")
-        return 2
-    except FileError as error:
-        sys.stderr.write(f"gradopt-filecheck-update: error: {error}\n")
-        return 1
+
+    return run_tool("gradopt-filecheck-update", work)
 
 
 def update(path: str, check: bool) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gradopt.ir.diagnostics import Diagnostic, GradoptError, render
 from gradopt.ir.locations import Source
+from gradopt.tools.command import INTERNAL_ERROR, OK, WRONG_INPUT, WRONG_USAGE, print_version, run_tool
 from gradopt.tools.files import FileError, read_text, write_text
 from gradopt.tools.gradopt_options import DESCRIPTION, OPTIONS, USAGE
 from gradopt.tools.options import UsageError, help_text, parse_arguments
@@ -23,36 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-OK, WRONG_INPUT, WRONG_USAGE, INTERNAL_ERROR = 0, 1, 2, 3
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the tool and returns its exit status. Never raises."""
-    try:
+    def work() -> int:
         options, files = parse_arguments(OPTIONS, sys.argv[1:] if arguments is None else arguments)
         if len(files) > 1:
             raise UsageError(f"takes one file, found {len(files)}: {' '.join(files)}")
         status = _inform(options)
-        if status is None:
-            status = Run(options, files[0] if files else "-").run()
-        sys.stdout.flush()
-        return status
-    except UsageError as error:
-        sys.stderr.write(f"gradopt: error: {error}\n")
-        return WRONG_USAGE
-    except FileError as error:
-        sys.stderr.write(f"gradopt: error: {error}\n")
-        return WRONG_INPUT
-    except BrokenPipeError:
-        with suppress(OSError, ValueError):  # nobody reads any more; keep the interpreter from saying so at its end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
-    except KeyboardInterrupt:
-        sys.stderr.write("gradopt: interrupted\n")
-        return 130
-    except Exception as error:
-        sys.stderr.write(f"gradopt: internal error: {type(error).__name__}: {error}\n")
-        return INTERNAL_ERROR
+        return Run(options, files[0] if files else "-").run() if status is None else status
+
+    return run_tool("gradopt", work)
 
 
 def _inform(options: dict[str, Any]) -> int | None:
@@ -62,9 +43,7 @@ def _inform(options: dict[str, Any]) -> int | None:
 
         sys.stdout.write(help_text(USAGE, DESCRIPTION, OPTIONS) + "\nPasses:\n" + list_passes())
     elif options["version"]:
-        from gradopt import __version__
-
-        sys.stdout.write(f"gradopt {__version__}\n")
+        print_version("gradopt")
     elif any(options[name] for name in ("list_passes", "help_pass", "show_dialects", "help_op", "completion")):
         from gradopt.tools.information import inform
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradopt.ir.diagnostics import Diagnostic
 from gradopt.ir.locations import file_position
+from gradopt.tools.command import print_version
 from gradopt.tools.language import Document
 
 if TYPE_CHECKING:
+    from lsprotocol import types
     from pygls.lsp.server import LanguageServer
 
 __all__ = ["Positions", "main", "make_server"]
@@ -50,15 +52,19 @@ class Positions:
         line = bisect_right(self.starts, offset) - 1
         return line, sum(2 if ord(character) > 0xFFFF else 1 for character in self.text[self.starts[line]: offset])
 
+    def span(self, start: int, end: int) -> types.Range:
+        """The protocol's range between two offsets."""
+        from lsprotocol import types
+
+        return types.Range(types.Position(*self.position(start)), types.Position(*self.position(end)))
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the server until the editor ends it."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words != ["--stdio"]:
         if words == ["--version"]:
-            from gradopt import __version__
-
-            sys.stdout.write(f"gradopt-lsp-server {__version__}\n")
+            print_version("gradopt-lsp-server")
             return 0
         sys.stderr.write("usage: gradopt-lsp-server [--stdio | --version]; an editor starts it and speaks to it over standard input\n")
         return 0 if words in (["--help"], ["-h"]) else 2
@@ -71,6 +77,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class OpenDocuments:
+    """The documents that an editor has open, each read again only when its text changes."""
+
+    def __init__(self, server: LanguageServer) -> None:
+        self.server = server
+        self.known: dict[str, tuple[str, Document, Positions]] = {}
+
+    def get(self, uri: str) -> tuple[Document, Positions]:
+        """A document as it is now, and the places in its text."""
+        text = self.server.workspace.get_text_document(uri).source
+        known = self.known.get(uri)
+        if known is None or known[0] != text:
+            known = self.known[uri] = (text, Document(uri, text), Positions(text))
+        return known[1], known[2]
+
+    def at(self, parameters: types.HoverParams | types.DefinitionParams | types.ReferenceParams | types.CompletionParams,
+           ) -> tuple[Document, Positions, int]:
+        """The document that a request is about, the places in it, and the offset that the request points at."""
+        found, positions = self.get(parameters.text_document.uri)
+        return found, positions, positions.offset(parameters.position.line, parameters.position.character)
+
+    def publish(self, uri: str) -> None:
+        """Sends a document's diagnostics."""
+        from lsprotocol import types
+
+        found, positions = self.get(uri)
+        items = [as_diagnostic(diagnostic, uri, positions) for diagnostic in found.diagnostics]
+        self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=items))
+
+    def forget(self, uri: str) -> None:
+        """Drops a document that was closed."""
+        self.known.pop(uri, None)
+
+
 def make_server() -> LanguageServer:
     """The server with all its features."""
     from lsprotocol import types
@@ -79,71 +119,54 @@ def make_server() -> LanguageServer:
     from gradopt import __version__
 
     server = LanguageServer("gradopt-lsp-server", __version__)
-    documents: dict[str, tuple[str, Document, Positions]] = {}
-
-    def document(uri: str) -> tuple[Document, Positions]:
-        text = server.workspace.get_text_document(uri).source
-        known = documents.get(uri)
-        if known is None or known[0] != text:
-            known = documents[uri] = (text, Document(uri, text), Positions(text))
-        return known[1], known[2]
-
-    def span(positions: Positions, start: int, end: int) -> types.Range:
-        return types.Range(types.Position(*positions.position(start)), types.Position(*positions.position(end)))
-
-    def publish(uri: str) -> None:
-        found, positions = document(uri)
-        items = [as_diagnostic(diagnostic, uri, found, positions) for diagnostic in found.diagnostics]
-        server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=items))
+    documents = OpenDocuments(server)
 
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def opened(parameters: types.DidOpenTextDocumentParams) -> None:
-        publish(parameters.text_document.uri)
+        documents.publish(parameters.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def changed(parameters: types.DidChangeTextDocumentParams) -> None:
-        publish(parameters.text_document.uri)
+        documents.publish(parameters.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(parameters: types.DidCloseTextDocumentParams) -> None:
-        documents.pop(parameters.text_document.uri, None)
+        documents.forget(parameters.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(parameters: types.HoverParams) -> types.Hover | None:
-        found, positions = document(parameters.text_document.uri)
-        text = found.hover(positions.offset(parameters.position.line, parameters.position.character))
+        found, _, offset = documents.at(parameters)
+        text = found.hover(offset)
         return None if text is None else types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text))
 
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
     def definition(parameters: types.DefinitionParams) -> types.Location | None:
-        found, positions = document(parameters.text_document.uri)
-        mention = found.definition(positions.offset(parameters.position.line, parameters.position.character))
-        return None if mention is None else types.Location(parameters.text_document.uri, span(positions, mention.start, mention.end))
+        found, positions, offset = documents.at(parameters)
+        mention = found.definition(offset)
+        return None if mention is None else types.Location(parameters.text_document.uri, positions.span(mention.start, mention.end))
 
     @server.feature(types.TEXT_DOCUMENT_REFERENCES)
     def references(parameters: types.ReferenceParams) -> list[types.Location]:
-        found, positions = document(parameters.text_document.uri)
-        mentions = found.references(positions.offset(parameters.position.line, parameters.position.character))
-        return [types.Location(parameters.text_document.uri, span(positions, mention.start, mention.end)) for mention in mentions
-                if parameters.context.include_declaration or not mention.defines]
+        found, positions, offset = documents.at(parameters)
+        return [types.Location(parameters.text_document.uri, positions.span(mention.start, mention.end))
+                for mention in found.references(offset) if parameters.context.include_declaration or not mention.defines]
 
     @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def symbols(parameters: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
-        found, positions = document(parameters.text_document.uri)
-        return [types.DocumentSymbol(item.name, types.SymbolKind.Function, span(positions, item.start, item.end),
-                                     span(positions, item.start, item.end), item.detail) for item in found.outline()]
+        found, positions = documents.get(parameters.text_document.uri)
+        return [types.DocumentSymbol(item.name, types.SymbolKind.Function, positions.span(item.start, item.end),
+                                     positions.span(item.start, item.end), item.detail) for item in found.outline()]
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["."]))
     def completion(parameters: types.CompletionParams) -> list[types.CompletionItem]:
-        found, positions = document(parameters.text_document.uri)
-        offset = positions.offset(parameters.position.line, parameters.position.character)
+        found, _, offset = documents.at(parameters)
         return [types.CompletionItem(name, detail=signature, kind=types.CompletionItemKind.Function)
                 for name, signature in found.completions(offset)]
 
     return server
 
 
-def as_diagnostic(diagnostic: Diagnostic, uri: str, found: Document, positions: Positions) -> Any:
+def as_diagnostic(diagnostic: Diagnostic, uri: str, positions: Positions) -> types.Diagnostic:
     """A diagnostic as the protocol has it; notes become related information."""
     from lsprotocol import types
 
@@ -157,7 +180,7 @@ def as_diagnostic(diagnostic: Diagnostic, uri: str, found: Document, positions: 
         end = start
         while end < len(positions.text) and (positions.text[end].isalnum() or positions.text[end] in "%@#^_.$"):
             end += 1
-        return types.Range(types.Position(*positions.position(start)), types.Position(*positions.position(max(end, start + 1))))
+        return positions.span(start, max(end, start + 1))
 
     related = [types.DiagnosticRelatedInformation(types.Location(uri, place(note)), note.message) for note in diagnostic.notes]
     return types.Diagnostic(place(diagnostic), diagnostic.message, severities[diagnostic.severity], source="gradopt",

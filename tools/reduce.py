@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from gradopt.tools.command import OK, inform, run_tool
 from gradopt.tools.files import FileError, read_text, write_text
-from gradopt.tools.options import Option, UsageError, help_text, parse_arguments
+from gradopt.tools.options import Option, UsageError, parse_arguments
 
 __all__ = ["Failure", "keep_failing", "main", "minimised"]
 
@@ -51,29 +52,19 @@ class Failure(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the tool and returns its exit status: 0, 1 if the command does not fail at first, 2 for a wrong command line."""
-    try:
+    def work() -> int:
         options, rest = parse_arguments(OPTIONS, sys.argv[1:] if arguments is None else arguments)
-        if options["help"]:
-            sys.stdout.write(help_text(USAGE, DESCRIPTION, OPTIONS))
-            return 0
-        if options["version"]:
-            from gradopt import __version__
+        if inform("gradopt-reduce", USAGE, DESCRIPTION, OPTIONS, options):
+            return OK
+        try:
+            command = shlex.split(options["test"]) if options["test"] else rest[1:]
+            if not rest or not command or (options["test"] and len(rest) > 1):
+                raise UsageError(f"takes a file and a command: {USAGE}")
+            return reduce_file(rest[0], command, options)
+        except ValueError as error:  # an open quotation mark, a zero byte in a word
+            raise FileError(str(error)) from None
 
-            sys.stdout.write(f"gradopt-reduce {__version__}\n")
-            return 0
-        command = shlex.split(options["test"]) if options["test"] else rest[1:]
-        if not rest or not command or (options["test"] and len(rest) > 1):
-            raise UsageError(f"takes a file and a command: {USAGE}")
-        return reduce_file(rest[0], command, options)
-    except UsageError as error:
-        sys.stderr.write(f"gradopt-reduce: error: {error}\n")
-        return 2
-    except (FileError, ValueError) as error:
-        sys.stderr.write(f"gradopt-reduce: error: {error}\n")
-        return 1
-    except KeyboardInterrupt:
-        sys.stderr.write("gradopt-reduce: interrupted\n")
-        return 130
+    return run_tool("gradopt-reduce", work)
 
 
 def reduce_file(path: str, command: Sequence[str], options: dict[str, Any]) -> int:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from gradopt.ir.diagnostics import GradoptError, render
 from gradopt.ir.locations import Source
+from gradopt.tools.command import OK, WRONG_INPUT, WRONG_USAGE, inform, run_tool
 from gradopt.tools.files import FileError, read_text
-from gradopt.tools.options import UsageError, help_text, parse_arguments
+from gradopt.tools.options import UsageError, parse_arguments
 from gradopt.tools.run_options import DESCRIPTION, OPTIONS, USAGE
 from gradopt.tools.tables import format_table, seconds_text, size_text
 
@@ -20,58 +21,42 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-OK, WRONG_INPUT, WRONG_USAGE, INTERNAL_ERROR = 0, 1, 2, 3
 Array = Any
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the tool and returns its exit status. Never raises."""
-    try:
+    def work() -> int:
         options, files = parse_arguments(OPTIONS, sys.argv[1:] if arguments is None else arguments)
-        if options["help"]:
-            sys.stdout.write(help_text(USAGE, DESCRIPTION, OPTIONS))
-            return OK
-        if options["version"]:
-            from gradopt import __version__
-
-            sys.stdout.write(f"gradopt-run {__version__}\n")
+        if inform("gradopt-run", USAGE, DESCRIPTION, OPTIONS, options):
             return OK
         if len(files) > 1:
             raise UsageError(f"takes one file, found {len(files)}: {' '.join(files)}")
-        return run(options, files[0] if files else "-")
+        return _reporting(options, files[0] if files else "-")
+
+    return run_tool("gradopt-run", work)
+
+
+def _reporting(options: dict[str, Any], path: str) -> int:
+    """`run`, where what a program reports (wrong arrays, a failed check) is the user's to mend, as are mistakes in the file."""
+    try:
+        return run(options, path)
     except GradoptError as error:
         from gradopt.lowering.passes import PipelineError
 
         for diagnostic in error.diagnostics:
             sys.stderr.write(render(diagnostic, color=sys.stderr.isatty()) + "\n")
         return WRONG_USAGE if isinstance(error, PipelineError) else WRONG_INPUT
-    except UsageError as error:
-        sys.stderr.write(f"gradopt-run: error: {error}\n")
-        return WRONG_USAGE
-    except FileError as error:
-        sys.stderr.write(f"gradopt-run: error: {error}\n")
-        return WRONG_INPUT
-    except KeyboardInterrupt:
-        sys.stderr.write("gradopt-run: interrupted\n")
-        return 130
-    except BrokenPipeError:
-        return OK
-    except Exception as error:
-        return _unexpected(error)
-
-
-def _unexpected(error: Exception) -> int:
-    """What a running program reports (wrong arrays, a failed check) is the user's to mend; anything else is a mistake of ours."""
-    from gradopt.lowering.native.errors import ArgumentTypeError, ArgumentValueError, GradoptRuntimeError
-
-    if isinstance(error, (ArgumentTypeError, ArgumentValueError, GradoptRuntimeError)):
-        sys.stderr.write(f"gradopt-run: error: {error}\n")
-        return WRONG_INPUT
-    if isinstance(error, MemoryError):
+    except MemoryError as error:
         sys.stderr.write(f"gradopt-run: error: not enough memory{f': {error}' if str(error) else ''}\n")
         return WRONG_INPUT
-    sys.stderr.write(f"gradopt-run: internal error: {type(error).__name__}: {error}\n")
-    return INTERNAL_ERROR
+    except Exception as error:
+        from gradopt.lowering.native.errors import ArgumentTypeError, ArgumentValueError, GradoptRuntimeError
+
+        if not isinstance(error, (ArgumentTypeError, ArgumentValueError, GradoptRuntimeError)):
+            raise
+        sys.stderr.write(f"gradopt-run: error: {error}\n")
+        return WRONG_INPUT
 
 
 def run(options: dict[str, Any], path: str) -> int:
