@@ -69,11 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def reduce_file(path: str, command: Sequence[str], options: dict[str, Any]) -> int:
     """Reduces and writes."""
+    try:
+        pattern = re.compile(options["match"]) if options["match"] else None
+    except re.error as error:
+        raise UsageError(f"option '--match' takes a regular expression, found '{options['match']}': {error}") from None
     text = read_text(path)
     first = run(command, text, options["timeout"])
     if first is None:
         raise FileError(f"'{shlex.join(command)}' does not fail on '{path}'")
-    pattern = re.compile(options["match"]) if options["match"] else None
     if pattern is not None and not pattern.search(first.output):
         raise FileError(f"'{shlex.join(command)}' fails, but does not print '{options['match']}'")
 

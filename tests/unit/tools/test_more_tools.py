@@ -67,6 +67,7 @@ def test_reduce_runs_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert reduce_tool.main([str(file), "--quiet", "-o", str(tmp_path / "small.ir"), "--", sys.executable, str(script), "{}"]) == 0
     assert (tmp_path / "small.ir").read_text() == SMALL
     assert reduce_tool.main([str(file), "-q", "--match=no such text", "--", sys.executable, str(script)]) == 1
+    assert reduce_tool.main([str(file), "-q", "--match=(", "--", sys.executable, str(script)]) == 2
     assert "does not print" in capsys.readouterr().err
     assert reduce_tool.main([str(file), "--", sys.executable, "-c", "pass"]) == 1
     assert "does not fail" in capsys.readouterr().err
