@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gradopt.ir.declare import Constraint, InvalidOperation
-from gradopt.ir.sizes import Size, provably_different
+from gradopt.ir.sizes import Size, provably_different, shapes_differ
 from gradopt.ir.types import I1, FloatType, IntegerType, TensorType, Type, tensor
 from gradopt.ir.values import Value
 
@@ -22,6 +22,8 @@ __all__ = [
     "broadcast_dims",
     "check_axes",
     "check_axis",
+    "check_dims",
+    "check_shape",
     "comparison_type",
     "same_element",
     "same_shape",
@@ -80,7 +82,7 @@ def same_shape(**operands: Value) -> list[Size]:
         other = tensor_type(value)
         if other.shape == type.shape and other.encoding is type.encoding:
             continue
-        if other.rank != type.rank or any(provably_different(a, b) for a, b in zip(dims, other.dims)):
+        if shapes_differ(dims, other.dims):
             raise InvalidOperation(f"operands '{first_name}' and '{name}' have shapes {shape_text(type)} and {shape_text(other)}, "
                                    "expected the same")
         dims = [merge_size(a, b) for a, b in zip(dims, other.dims)]
@@ -90,6 +92,17 @@ def same_shape(**operands: Value) -> list[Size]:
 def shape_text(type: TensorType) -> str:
     """`[2, ?, batch]`."""
     return "[" + ", ".join(str(size) for size in type.dims) + "]"
+
+
+def check_dims(name: str, value: Value, expected: Sequence[Size]) -> None:
+    """Raises InvalidOperation unless an operand's sizes may be `expected`."""
+    check_shape(f"operand '{name}'", tensor_type(value), expected)
+
+
+def check_shape(what: str, type: TensorType, expected: Sequence[Size]) -> None:
+    """Raises InvalidOperation unless a type's sizes may be `expected`."""
+    if shapes_differ(type.dims, expected):
+        raise InvalidOperation(f"{what} has shape {shape_text(type)}, expected {shape_text(tensor(expected, type.element))}")
 
 
 def broadcast_dims(**operands: Value) -> list[Size]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, accumulation_dtype, numpy_dtype, widen
 from gradopt.dialects.bwd.neural.attention import AttentionOp as BackwardAttention
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, INTEGER_TENSOR, tensor_type
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, INTEGER_TENSOR, check_dims, tensor_type
 from gradopt.dialects.hl.linear import DetOp, InverseOp, SolveOp
 from gradopt.dialects.hl.neural.attention import AttentionAttributes as _Attributes
 from gradopt.dialects.hl.neural.attention import AttentionOp as ForwardAttention
 from gradopt.dialects.hl.neural.attention import mask_kind_of, repeat_heads
-from gradopt.dialects.hl.neural.common import check_dims, invert, run_time_shape
+from gradopt.dialects.hl.neural.common import invert, run_time_shape
 from gradopt.dialects.hl.neural.pooling import MaxPool2dOp as ForwardMaxPool
 from gradopt.dialects.hl.neural.pooling import Pooling
 from gradopt.ir.declare import INTEGERS, PURE, UNIT, attribute, operand, optional_operand, result, variadic_result

@@ -7,14 +7,14 @@ with all three alike: `h + 2 * pad`, `size.floordiv(stride)`; whatever touches `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import reduce
 from typing import TypeAlias, Union
 
 __all__ = ["UNKNOWN", "Size", "SizeExpression", "UnknownSize", "add", "assumed_equal", "ceildiv", "floordiv", "mod", "multiply",
-           "named_size", "parse_size", "product", "provably_different", "provably_equal", "subtract"]
+           "named_size", "parse_size", "product", "provably_different", "provably_equal", "shapes_differ", "subtract"]
 
 # An atom is a name, or ("floordiv" | "mod", numerator expression, denominator expression or int).
 Atom: TypeAlias = Union[str, "tuple[str, SizeExpression, Size]"]
@@ -275,6 +275,11 @@ def provably_different(left: Size, right: Size) -> bool:
     if found is not None:
         found.append((left, right))
     return False
+
+
+def shapes_differ(left: Sequence[Size], right: Sequence[Size]) -> bool:
+    """True where the two lists of sizes have different lengths, or two sizes at one place are provably different."""
+    return len(left) != len(right) or any(provably_different(a, b) for a, b in zip(left, right))
 
 
 @contextmanager

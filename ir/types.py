@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gradopt.ir.attributes import ArrayAttr, Attribute, DialectAttr, IntegerAttr, StringAttr, pack_float
-from gradopt.ir.sizes import UNKNOWN, Size, SizeExpression, UnknownSize, parse_size, provably_different
+from gradopt.ir.sizes import UNKNOWN, Size, SizeExpression, UnknownSize, parse_size, shapes_differ
 
 __all__ = ["BF16", "F16", "F32", "F64", "I1", "I8", "I16", "I32", "I64", "INDEX", "NONE", "UI8", "UI16", "UI32", "UI64",
            "ComplexType", "DialectType", "FloatType", "FunctionType", "IndexType", "IntegerType", "MemRefType", "NoneType",
@@ -380,8 +380,7 @@ def compatible(left: Type, right: Type) -> bool:
         return True
     if not isinstance(left, TensorType) or not isinstance(right, TensorType):
         return False
-    return (left.element is right.element and len(left.shape) == len(right.shape)
-            and not any(provably_different(a, b) for a, b in zip(left.dims, right.dims)))
+    return left.element is right.element and not shapes_differ(left.dims, right.dims)
 
 
 def literal(value: Any) -> Attribute:

@@ -12,12 +12,13 @@ from gradopt.dialects.constraints import (
     broadcast_dims,
     check_axes,
     check_axis,
+    check_dims,
     same_element,
     same_shape,
     tensor_type,
 )
 from gradopt.dialects.hl.axis import running
-from gradopt.dialects.hl.neural.common import check_dims, masked_product, run_time_shape
+from gradopt.dialects.hl.neural.common import masked_product, run_time_shape
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.dialects.prim.indexing import MODE, gather_type, resolve_indices, scatter_arrays, scatter_rows
 from gradopt.ir.declare import (

@@ -13,7 +13,7 @@ from gradopt.dialects.prim.elementwise import BitcastOp as PrimBitcastOp
 from gradopt.dialects.prim.elementwise import CastOp as PrimCastOp
 from gradopt.ir.declare import CONSTANT, ELEMENTS, INTEGER, PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import Size, provably_different
+from gradopt.ir.sizes import Size, shapes_differ
 from gradopt.ir.types import F16, FloatType, IntegerType, Type, tensor
 
 
@@ -255,7 +255,7 @@ class OneHotOp(Operation):
     def verify(self) -> None:
         dims = self.known_dims()
         target = tensor_type(self.results[0])
-        if target.rank != len(dims) or any(provably_different(a, b) for a, b in zip(target.dims, dims)):
+        if shapes_differ(target.dims, dims):
             raise InvalidOperation(f"has result shape {shape_text(target)}, expected {shape_text(tensor(dims, target.element))}")
 
     def evaluate(self, indices: Array) -> Array:

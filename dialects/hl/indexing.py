@@ -10,8 +10,8 @@ from gradopt.dialects.constraints import (
     broadcast_dims,
     check_axes,
     check_axis,
+    check_dims,
     same_element,
-    shape_text,
     tensor_type,
 )
 from gradopt.dialects.prim.indexing import KIND, MODE, check_mode, gather_arrays, gather_type, resolve_indices, scatter_rows
@@ -19,15 +19,9 @@ from gradopt.dialects.prim.indexing import GatherNdOp as PrimGatherNdOp
 from gradopt.dialects.prim.indexing import ScatterNdOp as PrimScatterNdOp
 from gradopt.ir.declare import INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import Size, provably_different
+from gradopt.ir.sizes import Size
 from gradopt.ir.types import TensorType, Type, tensor
-
-
-def check_shape(value: object, expected: list[Size], name: str) -> None:
-    """Raises InvalidOperation unless an operand may have these sizes."""
-    type = tensor_type(value)  # type: ignore[arg-type]
-    if type.rank != len(expected) or any(provably_different(a, b) for a, b in zip(type.dims, expected)):
-        raise InvalidOperation(f"operand '{name}' has shape {shape_text(type)}, expected [{', '.join(map(str, expected))}]")
+from gradopt.ir.values import Value
 
 
 class TakeOp(Operation):
@@ -73,7 +67,7 @@ class AlongAxisOp(Operation):
         check_mode(self.mode, x.element)
         indices = tensor_type(self.indices)
         along = indices.dims[axis] if axis < indices.rank else 0
-        check_shape(self.indices, [*x.dims[:axis], along, *x.dims[axis + 1:]], "indices")
+        check_dims("indices", self.indices, [*x.dims[:axis], along, *x.dims[axis + 1:]])
         return axis
 
 
@@ -116,7 +110,7 @@ class PutAlongAxisOp(AlongAxisOp):
     def infer(self) -> list[Type]:
         self.check_indices()
         same_element(x=self.x, update=self.update)
-        check_shape(self.update, list(tensor_type(self.indices).dims), "update")
+        check_dims("update", self.update, tensor_type(self.indices).dims)
         return [self.x.type]
 
     def evaluate(self, x: Array, indices: Array, update: Array) -> Array:
@@ -160,11 +154,11 @@ class IndexingOneHotOp(Operation):
         return take_along(x, np.expand_dims(index, self.axis % x.ndim), self.axis % x.ndim, "clip")
 
 
-def one_hot_type(x_value: object, index: object, axis: int) -> TensorType:
+def one_hot_type(x_value: Value, index: Value, axis: int) -> TensorType:
     """The type of x with size 1 along the axis. Raises InvalidOperation where `index` does not fit."""
-    x = tensor_type(x_value)  # type: ignore[arg-type]
+    x = tensor_type(x_value)
     axis = check_axis(axis, x.rank)
-    check_shape(index, [*x.dims[:axis], *x.dims[axis + 1:]], "index")
+    check_dims("index", index, [*x.dims[:axis], *x.dims[axis + 1:]])
     return tensor([*x.dims[:axis], 1, *x.dims[axis + 1:]], x.element)
 
 
@@ -182,7 +176,7 @@ class SetOneHotOp(Operation):
 
     def infer(self) -> list[Type]:
         same_element(x=self.x, update=self.update)
-        check_shape(self.update, list(one_hot_type(self.x, self.index, self.axis).dims), "update")
+        check_dims("update", self.update, one_hot_type(self.x, self.index, self.axis).dims)
         return [self.x.type]
 
     def evaluate(self, x: Array, index: Array, update: Array) -> Array:
@@ -272,7 +266,7 @@ class SetMultiOp(MultiAxisOp):
 
     def infer(self) -> list[Type]:
         same_element(x=self.x, update=self.update)
-        check_shape(self.update, self.picked_dims(self.indices), "update")
+        check_dims("update", self.update, self.picked_dims(self.indices))
         return [self.x.type]
 
     def evaluate(self, x: Array, update: Array, *indices: Array) -> Array:

@@ -21,7 +21,7 @@ from gradopt.dialects.prim.shape import ReshapeOp as PrimReshapeOp
 from gradopt.dialects.prim.shape import concat_type, same_elements
 from gradopt.ir.declare import INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result, variadic, variadic_result
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import Size, floordiv, multiply, product, provably_different
+from gradopt.ir.sizes import Size, floordiv, multiply, product, provably_different, shapes_differ
 from gradopt.ir.types import TensorType, Type, tensor
 
 
@@ -277,7 +277,7 @@ class StackOp(Operation):
         dims, element = list(types[0].dims), types[0].element
         for number, type in enumerate(types[1:], 1):
             same_elements(element, type.element)
-            if type.rank != len(dims) or any(provably_different(a, b) for a, b in zip(dims, type.dims)):
+            if shapes_differ(dims, type.dims):
                 raise InvalidOperation(f"operand {number} has shape {shape_text(type)}, expected {shape_text(types[0])}")
             dims = [merge_size(a, b) for a, b in zip(dims, type.dims)]
         dims.insert(check_axis(self.axis, len(dims) + 1), len(types))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gradopt.dialects.arrays import Array
-from gradopt.dialects.constraints import ANY_TENSOR, check_length, same_element, shape_text, tensor_type
+from gradopt.dialects.constraints import ANY_TENSOR, check_dims, check_length, same_element, tensor_type
 from gradopt.dialects.prim.shape import END
 from gradopt.dialects.prim.shape import DynamicSliceOp as PrimDynamicSliceOp
 from gradopt.dialects.prim.shape import DynamicUpdateSliceOp as PrimDynamicUpdateSliceOp
 from gradopt.ir.declare import FLOAT, INTEGERS, PURE, InvalidOperation, attribute, enumeration, operand, result
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import Size, add, ceildiv, provably_different, subtract
+from gradopt.ir.sizes import Size, add, ceildiv, subtract
 from gradopt.ir.types import FloatType, IntegerType, TensorType, Type, tensor
 
 FAR = -(1 << 31)  # along a dynamic axis an `end` below this, with a negative stride, includes the first element
@@ -99,10 +99,7 @@ class SetSliceOp(Slicing):
 
     def infer(self) -> list[Type]:
         same_element(x=self.x, update=self.update)
-        update, expected = tensor_type(self.update), self.sliced_dims()
-        if update.rank != len(expected) or any(provably_different(a, b) for a, b in zip(update.dims, expected)):
-            raise InvalidOperation(f"operand 'update' has shape {shape_text(update)}, expected "
-                                   f"{shape_text(tensor(expected, update.element))}")
+        check_dims("update", self.update, self.sliced_dims())
         return [self.x.type]
 
     def evaluate(self, x: Array, update: Array) -> Array:

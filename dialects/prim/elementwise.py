@@ -331,9 +331,9 @@ class BitcastOp(Operation):
 
 def check_same_shape_as_operand(op: Operation, source: Type, target: Type) -> None:
     """Raises InvalidOperation unless both are tensors whose sizes may be equal."""
-    from gradopt.ir.sizes import provably_different
+    from gradopt.ir.sizes import shapes_differ
 
     if not isinstance(source, TensorType) or not isinstance(target, TensorType):
         raise InvalidOperation(f"takes and gives tensors, found {source.text} and {target.text}")
-    if source.rank != target.rank or any(provably_different(a, b) for a, b in zip(source.dims, target.dims)):
+    if shapes_differ(source.dims, target.dims):
         raise InvalidOperation(f"has result shape {shape_text(target)}, expected the operand's {shape_text(source)}")

@@ -8,10 +8,10 @@ so never undefined memory). Reading from an axis without elements gives 0 (or Na
 from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, INTEGER_TENSOR, check_axis, same_element, shape_text, tensor_type
+from gradopt.dialects.constraints import ANY_TENSOR, INTEGER_TENSOR, check_axis, check_dims, same_element, tensor_type
 from gradopt.ir.declare import INTEGER, PURE, InvalidOperation, attribute, enumeration, operand, result
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import Size, provably_different
+from gradopt.ir.sizes import Size
 from gradopt.ir.types import FloatType, TensorType, Type, tensor
 
 MODE = enumeration("clip", "wrap", "fill", "nan", "fast")
@@ -111,12 +111,11 @@ class ScatterOp(Operation):
     traits = frozenset({PURE})
 
     def infer(self) -> list[Type]:
-        type, update = tensor_type(self.x), tensor_type(self.update)
+        type = tensor_type(self.x)
         same_element(x=self.x, update=self.update)
         expected = gather_type(type, tensor_type(self.indices), check_axis(self.axis, type.rank))
         assert isinstance(expected, TensorType)
-        if update.rank != expected.rank or any(provably_different(a, b) for a, b in zip(update.dims, expected.dims)):
-            raise InvalidOperation(f"operand 'update' has shape {shape_text(update)}, expected {shape_text(expected)}")
+        check_dims("update", self.update, expected.dims)
         return [type]
 
     def evaluate(self, x: Array, indices: Array, update: Array) -> Array:
@@ -197,11 +196,10 @@ class ScatterNdOp(Operation):
     traits = frozenset({PURE})
 
     def infer(self) -> list[Type]:
-        type, update = tensor_type(self.x), tensor_type(self.update)
+        type = tensor_type(self.x)
         same_element(x=self.x, update=self.update)
         expected, _ = gather_nd_type(type, tensor_type(self.indices))
-        if update.rank != expected.rank or any(provably_different(a, b) for a, b in zip(update.dims, expected.dims)):
-            raise InvalidOperation(f"operand 'update' has shape {shape_text(update)}, expected {shape_text(expected)}")
+        check_dims("update", self.update, expected.dims)
         return [type]
 
     def evaluate(self, x: Array, indices: Array, update: Array) -> Array:

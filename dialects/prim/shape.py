@@ -20,7 +20,7 @@ from gradopt.dialects.constraints import (
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.ir.declare import INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import UNKNOWN, Size, add, ceildiv, multiply, product, provably_different, subtract
+from gradopt.ir.sizes import UNKNOWN, Size, add, ceildiv, multiply, product, provably_different, shapes_differ, subtract
 from gradopt.ir.types import Type, tensor
 
 END = (1 << 63) - 1  # an `end` that means: to the end of a dynamic axis
@@ -88,7 +88,7 @@ class ExpandOp(Operation):
         spread = set(check_axes(self.axes, target.rank))
         kept = [size for axis, size in enumerate(target.dims) if axis not in spread and size != 1]
         own = [size for size in source.dims if size != 1]
-        if len(kept) != len(own) or any(provably_different(a, b) for a, b in zip(kept, own)) or source.rank > target.rank:
+        if shapes_differ(kept, own) or source.rank > target.rank:
             raise InvalidOperation(f"cannot expand shape {shape_text(source)} to {shape_text(target)} along axes {list(self.axes)}")
 
     def evaluate(self, x: Array, *sizes: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, same_element, tensor_type
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_dims, same_element, tensor_type
 from gradopt.dialects.hl.neural.attention import (
     AttentionAttributes,
     RopeAttributes,
@@ -12,7 +12,7 @@ from gradopt.dialects.hl.neural.attention import (
     sum_to,
     weighted_sum,
 )
-from gradopt.dialects.hl.neural.common import check_dims, masked_product
+from gradopt.dialects.hl.neural.common import masked_product
 from gradopt.ir.declare import (
     INTEGERS,
     PURE,

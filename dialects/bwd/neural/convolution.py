@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradopt.dialects.arrays import Array, numpy_dtype
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, tensor_type
-from gradopt.dialects.hl.neural.common import check_shape, invert, permuted, run_time_shape
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, check_shape, tensor_type
+from gradopt.dialects.hl.neural.common import invert, permuted, run_time_shape
 from gradopt.dialects.hl.neural.convolution import (
     WindowAttributes,
     check_ranks,

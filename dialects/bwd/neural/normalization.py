@@ -6,8 +6,8 @@ A preserved kernel may keep the row statistics (mean, r) from the forward op; no
 from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, same_element, tensor_type
-from gradopt.dialects.hl.neural.common import check_dims, check_positive, masked_product
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_dims, same_element, tensor_type
+from gradopt.dialects.hl.neural.common import check_positive, masked_product
 from gradopt.dialects.hl.neural.normalization import (
     axis_of,
     batch_norm_axes,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, numpy_dtype, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, same_element, tensor_type
-from gradopt.dialects.hl.neural.common import check_dims, invert, run_time_shape
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, check_dims, same_element, tensor_type
+from gradopt.dialects.hl.neural.common import invert, run_time_shape
 from gradopt.dialects.hl.neural.pooling import Pooling
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.ir.declare import PURE, UNIT, InvalidOperation, attribute, operand, result, variadic

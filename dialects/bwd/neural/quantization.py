@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, same_element, tensor_type
-from gradopt.dialects.hl.neural.common import check_dims, masked_product
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_dims, same_element, tensor_type
+from gradopt.dialects.hl.neural.common import masked_product
 from gradopt.dialects.hl.neural.quantization import Quantizer
 from gradopt.ir.declare import PURE, UNIT, attribute, operand, optional_operand, result
 from gradopt.ir.types import Type

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, merge_size, same_element, shape_text, tensor_type
-from gradopt.dialects.hl.neural.common import check_dims, check_positive
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_dims, merge_size, same_element, shape_text, tensor_type
+from gradopt.dialects.hl.neural.common import check_positive
 from gradopt.ir.declare import (
     BOOLEAN,
     FLOAT,

@@ -7,15 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradopt.dialects.arrays import Array
-from gradopt.dialects.constraints import shape_text, tensor_type
 from gradopt.ir.declare import InvalidOperation
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import UNKNOWN, Size, SizeExpression, provably_different, provably_equal
-from gradopt.ir.types import TensorType, tensor
-from gradopt.ir.values import Value
+from gradopt.ir.sizes import UNKNOWN, Size, SizeExpression, provably_equal
+from gradopt.ir.types import TensorType
 
-__all__ = ["check_dims", "check_layout", "check_positive", "check_shape", "invert", "layout_axes", "masked_product", "permuted",
-           "run_time_shape"]
+__all__ = ["check_layout", "check_positive", "invert", "layout_axes", "masked_product", "permuted", "run_time_shape"]
 
 
 def layout_axes(layout: str, order: str) -> list[int]:
@@ -51,17 +48,6 @@ def check_positive(op: Operation, *names: str, least: int = 1) -> None:
         if any(entry < least for entry in values):
             shown = value if isinstance(value, int) else list(value)
             raise InvalidOperation(f"attribute '{name}' is {shown}, expected at least {least}")
-
-
-def check_dims(name: str, value: Value, expected: Sequence[Size]) -> None:
-    """Raises InvalidOperation unless an operand's sizes may be `expected`."""
-    check_shape(f"operand '{name}'", tensor_type(value), expected)
-
-
-def check_shape(what: str, type: TensorType, expected: Sequence[Size]) -> None:
-    """Raises InvalidOperation unless a type's sizes may be `expected`."""
-    if type.rank != len(expected) or any(provably_different(a, b) for a, b in zip(type.dims, expected)):
-        raise InvalidOperation(f"{what} has shape {shape_text(type)}, expected {shape_text(tensor(expected, type.element))}")
 
 
 def bind_names(op: Operation, arrays: Sequence[Array]) -> dict[str, Size]:

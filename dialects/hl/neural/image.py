@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, shape_text, tensor_type
-from gradopt.dialects.hl.neural.common import check_dims, check_positive, invert, layout_axes, permuted, run_time_shape
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, check_dims, shape_text, tensor_type
+from gradopt.dialects.hl.neural.common import check_positive, invert, layout_axes, permuted, run_time_shape
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.ir.declare import FLOAT, INTEGER, PURE, InvalidOperation, attribute, enumeration, operand, result, variadic
 from gradopt.ir.operation import Operation

@@ -8,12 +8,12 @@ from gradopt.dialects.constraints import (
     ANY_TENSOR,
     FLOAT_TENSOR,
     INTEGER_TENSOR,
+    check_dims,
     same_element,
     same_shape,
     shape_text,
     tensor_type,
 )
-from gradopt.dialects.hl.neural.common import check_dims
 from gradopt.ir.declare import INTEGER, PURE, InvalidOperation, attribute, enumeration, operand, optional_operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
-from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_axis, same_element, tensor_type
-from gradopt.dialects.hl.neural.common import check_dims, check_positive
+from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_axis, check_dims, same_element, tensor_type
+from gradopt.dialects.hl.neural.common import check_positive
 from gradopt.ir.declare import (
     BOOLEAN,
     FLOAT,
