@@ -157,7 +157,7 @@ def comparison_type(dims: Sequence[Size]) -> TensorType:
     return tensor(dims, I1)
 
 
-_FORMULA = re.compile(r"(arc?)?(sin|cos|tan)h? |(lhs|scale) |\w+\(|\w ?\W")
+_FORMULA = re.compile(r"(arc?)?(sin|cos|tan)h? |scale |\w+\(|\w ?\W")
 
 
 def sentence(text: str) -> str:

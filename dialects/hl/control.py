@@ -147,7 +147,7 @@ class UnshardOp(Operation):
 
     __slots__ = ()
     name = "hl.unshard"
-    parts = variadic(ANY_TENSOR)
+    x = variadic(ANY_TENSOR)
     axis = attribute(INTEGER)
     result = result(ANY_TENSOR)
     traits = frozenset({PURE})

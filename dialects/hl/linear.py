@@ -75,7 +75,7 @@ class MatmulOp(Operation):
 
 
 class DotGeneralOp(PrimDotOp):
-    """Sum over the contracted axes of products: batch axes first, then the free axes of `lhs`, then those of `rhs`. Axes may
+    """Sum over the contracted axes of products: batch axes first, then the free axes of `a`, then those of `b`. Axes may
     be negative."""
 
     __slots__ = ()
@@ -89,7 +89,7 @@ class EinsumOp(Operation):
 
     __slots__ = ()
     name = "hl.einsum"
-    inputs = variadic(NUMBER_TENSOR)
+    x = variadic(NUMBER_TENSOR)
     equation = attribute(STRING)
     result = result(ANY_TENSOR)
     traits = frozenset({PURE})

@@ -201,7 +201,7 @@ class ConcatOp(Operation):
 
     __slots__ = ()
     name = "hl.concat"
-    inputs = variadic(ANY_TENSOR)
+    x = variadic(ANY_TENSOR)
     axis = attribute(INTEGER)
     result = result(ANY_TENSOR)
     traits = frozenset({PURE})
@@ -265,7 +265,7 @@ class StackOp(Operation):
 
     __slots__ = ()
     name = "hl.stack"
-    inputs = variadic(ANY_TENSOR)
+    x = variadic(ANY_TENSOR)
     axis = attribute(INTEGER)
     result = result(ANY_TENSOR)
     traits = frozenset({PURE})

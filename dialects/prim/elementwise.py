@@ -48,8 +48,8 @@ class BinaryOp(Operation):
     """Two operands of one type, one result of the same type."""
 
     __slots__ = ()
-    lhs = operand(NUMBER_TENSOR)
-    rhs = operand(NUMBER_TENSOR)
+    a = operand(NUMBER_TENSOR)
+    b = operand(NUMBER_TENSOR)
     result = result(ANY_TENSOR)
     traits = frozenset({PURE, ELEMENTWISE})
     meaning: Meaning
@@ -58,13 +58,13 @@ class BinaryOp(Operation):
         left, right = self._operands[0].type, self._operands[1].type
         if left is right:
             return [left]
-        element = same_element(lhs=self.lhs, rhs=self.rhs)
-        return [tensor(same_shape(lhs=self.lhs, rhs=self.rhs), element)]
+        element = same_element(a=self.a, b=self.b)
+        return [tensor(same_shape(a=self.a, b=self.b), element)]
 
-    def evaluate(self, lhs: Array, rhs: Array) -> Array:
+    def evaluate(self, a: Array, b: Array) -> Array:
         import numpy as np
 
-        return type(self).meaning(np, widen(lhs), widen(rhs)).astype(lhs.dtype, copy=False)
+        return type(self).meaning(np, widen(a), widen(b)).astype(a.dtype, copy=False)
 
 
 def _special(name: str) -> Meaning:
@@ -185,24 +185,24 @@ def _shift(left: bool) -> Meaning:
 
 
 BINARY: dict[str, tuple[str, Constraint, Meaning]] = {
-    "add": ("lhs + rhs; integers wrap", NUMBER_TENSOR, lambda np, x, y: np.add(x, y)),
-    "sub": ("lhs - rhs; integers wrap", NUMBER_TENSOR, lambda np, x, y: np.subtract(x, y)),
-    "mul": ("lhs * rhs; integers wrap", NUMBER_TENSOR, lambda np, x, y: np.multiply(x, y)),
-    "mul_zero": ("lhs * rhs, but 0 where either is 0 (also 0 * inf and 0 * NaN); bilinear by declaration, so that "
+    "add": ("a + b; integers wrap", NUMBER_TENSOR, lambda np, x, y: np.add(x, y)),
+    "sub": ("a - b; integers wrap", NUMBER_TENSOR, lambda np, x, y: np.subtract(x, y)),
+    "mul": ("a * b; integers wrap", NUMBER_TENSOR, lambda np, x, y: np.multiply(x, y)),
+    "mul_zero": ("a * b, but 0 where either is 0 (also 0 * inf and 0 * NaN); bilinear by declaration, so that "
                  "its derivatives are mul_zero again (a masked lane contributes nothing at any order)",
                  FLOAT_TENSOR, _mul_zero),
-    "div": ("lhs / rhs; integers towards zero, 0 where rhs is 0, INT_MIN / -1 = INT_MIN", NUMBER_TENSOR, _divide),
-    "rem": ("lhs - rhs * trunc(lhs / rhs), with the sign of lhs (C's fmod); integers: 0 where rhs is 0", NUMBER_TENSOR,
+    "div": ("a / b; integers towards zero, 0 where b is 0, INT_MIN / -1 = INT_MIN", NUMBER_TENSOR, _divide),
+    "rem": ("a - b * trunc(a / b), with the sign of a (C's fmod); integers: 0 where b is 0", NUMBER_TENSOR,
             _remainder),
-    "pow": ("lhs ** rhs; integers wrap, a negative exponent truncates towards 0", NUMBER_TENSOR, _power),
+    "pow": ("a ** b; integers wrap, a negative exponent truncates towards 0", NUMBER_TENSOR, _power),
     "max": ("the larger; NaN where either is", NUMBER_TENSOR, lambda np, x, y: np.maximum(x, y)),
     "min": ("the smaller; NaN where either is", NUMBER_TENSOR, lambda np, x, y: np.minimum(x, y)),
-    "atan2": ("the angle of the point (rhs, lhs)", FLOAT_TENSOR, lambda np, x, y: np.arctan2(x, y)),
+    "atan2": ("the angle of the point (b, a)", FLOAT_TENSOR, lambda np, x, y: np.arctan2(x, y)),
     "and": ("each bit: both", BITS_TENSOR, lambda np, x, y: np.bitwise_and(x, y)),
     "or": ("each bit: either", BITS_TENSOR, lambda np, x, y: np.bitwise_or(x, y)),
     "xor": ("each bit: exactly one", BITS_TENSOR, lambda np, x, y: np.bitwise_xor(x, y)),
-    "shl": ("lhs shifted left by rhs bits; 0 for a count outside [0, width)", BITS_TENSOR, _shift(left=True)),
-    "shr": ("lhs shifted right by rhs bits, with its sign where signed; only the sign is left for a count outside "
+    "shl": ("a shifted left by b bits; 0 for a count outside [0, width)", BITS_TENSOR, _shift(left=True)),
+    "shr": ("a shifted right by b bits, with its sign where signed; only the sign is left for a count outside "
             "[0, width)", BITS_TENSOR, _shift(left=False)),
 }
 _COMMUTATIVE = {"add", "mul", "mul_zero", "max", "min", "and", "or", "xor"}
@@ -222,8 +222,8 @@ def _declare(base: type[Operation], name: str, formula: str, meaning: Meaning, *
 for _name, (_formula, _constraint, _meaning) in UNARY.items():
     globals()[_class_name(_name)] = _declare(UnaryOp, _name, _formula, _meaning, x=operand(_constraint))
 for _name, (_formula, _constraint, _meaning) in BINARY.items():
-    globals()[_class_name(_name)] = _declare(BinaryOp, _name, _formula, _meaning, lhs=operand(_constraint),
-                                             rhs=operand(_constraint))
+    globals()[_class_name(_name)] = _declare(BinaryOp, _name, _formula, _meaning, a=operand(_constraint),
+                                             b=operand(_constraint))
 
 PREDICATES: dict[str, str] = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
                               "ge": "greater_equal"}
@@ -234,20 +234,20 @@ class CmpOp(Operation):
 
     __slots__ = ()
     name = "prim.cmp"
-    lhs = operand(ANY_TENSOR)
-    rhs = operand(ANY_TENSOR)
+    a = operand(ANY_TENSOR)
+    b = operand(ANY_TENSOR)
     predicate = attribute(enumeration(*PREDICATES))
     result = result(BOOL_TENSOR)
     traits = frozenset({PURE, ELEMENTWISE})
 
     def infer(self) -> list[Type]:
-        same_element(lhs=self.lhs, rhs=self.rhs)
-        return [comparison_type(same_shape(lhs=self.lhs, rhs=self.rhs))]
+        same_element(a=self.a, b=self.b)
+        return [comparison_type(same_shape(a=self.a, b=self.b))]
 
-    def evaluate(self, lhs: Array, rhs: Array) -> Array:
+    def evaluate(self, a: Array, b: Array) -> Array:
         import numpy as np
 
-        return getattr(np, PREDICATES[self.predicate])(lhs, rhs)
+        return getattr(np, PREDICATES[self.predicate])(a, b)
 
 
 class SelectOp(Operation):

@@ -35,7 +35,7 @@ def dot_axes(op: Operation, lhs: TensorType, rhs: TensorType) -> tuple[list[int]
             raise InvalidOperation(f"has {len(left)} axes in 'lhs_{name}' and {len(right)} in 'rhs_{name}'")
         for a, b in zip(left, right):
             if provably_different(lhs.dims[a], rhs.dims[b]):
-                raise InvalidOperation(f"{name} axis {a} of lhs has size {lhs.dims[a]}, but axis {b} of rhs has {rhs.dims[b]}")
+                raise InvalidOperation(f"{name} axis {a} of a has size {lhs.dims[a]}, but axis {b} of b has {rhs.dims[b]}")
     for side, batch, contract in (("lhs", lhs_batch, lhs_contract), ("rhs", rhs_batch, rhs_contract)):
         if set(batch) & set(contract):
             raise InvalidOperation(f"names axis {min(set(batch) & set(contract))} in both '{side}_batch' and '{side}_contract'")
@@ -45,22 +45,22 @@ def dot_axes(op: Operation, lhs: TensorType, rhs: TensorType) -> tuple[list[int]
 
 
 def dot_type(op: Operation, lhs: TensorType, rhs: TensorType) -> Type:
-    """Batch sizes, then lhs's free ones, then rhs's."""
+    """Batch sizes, then a's free ones, then b's."""
     lhs_batch, rhs_batch, _, _, lhs_free, rhs_free = dot_axes(op, lhs, rhs)
     batch = [merge_size(lhs.dims[a], rhs.dims[b]) for a, b in zip(lhs_batch, rhs_batch)]
     return tensor([*batch, *(lhs.dims[a] for a in lhs_free), *(rhs.dims[b] for b in rhs_free)], lhs.element)
 
 
 class DotOp(Operation):
-    """Sum over the contracted axes of products: batch axes first, then the free axes of `lhs`, then those of `rhs`.
+    """Sum over the contracted axes of products: batch axes first, then the free axes of `a`, then those of `b`.
 
     16-bit floats accumulate in f32; integers wrap.
     """
 
     __slots__ = ()
     name = "prim.dot"
-    lhs = operand(NUMBER_TENSOR)
-    rhs = operand(NUMBER_TENSOR)
+    a = operand(NUMBER_TENSOR)
+    b = operand(NUMBER_TENSOR)
     lhs_batch = attribute(INTEGERS, default=())
     rhs_batch = attribute(INTEGERS, default=())
     lhs_contract = attribute(INTEGERS)
@@ -69,11 +69,11 @@ class DotOp(Operation):
     traits = frozenset({PURE})
 
     def infer(self) -> list[Type]:
-        same_element(lhs=self.lhs, rhs=self.rhs)
-        return [dot_type(self, tensor_type(self.lhs), tensor_type(self.rhs))]
+        same_element(a=self.a, b=self.b)
+        return [dot_type(self, tensor_type(self.a), tensor_type(self.b))]
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
-        axes = dot_axes(self, tensor_type(self.lhs), tensor_type(self.rhs))
+        axes = dot_axes(self, tensor_type(self.a), tensor_type(self.b))
         return dot_arrays(lhs, rhs, *axes)
 
 

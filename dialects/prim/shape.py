@@ -242,7 +242,7 @@ class ConcatOp(Operation):
 
     __slots__ = ()
     name = "prim.concat"
-    inputs = variadic(ANY_TENSOR)
+    x = variadic(ANY_TENSOR)
     axis = attribute(INTEGER)
     result = result(ANY_TENSOR)
     traits = frozenset({PURE})

@@ -19,7 +19,7 @@ from gradopt.lowering.batch.rules.shape import merge
 def dot(context: BatchContext, op: Any, lhs: Batched, rhs: Batched) -> Value:
     """Both: one more batch axis; one: its batch is a free axis, moved to the front."""
     b = context.builder
-    lhs_batch, rhs_batch, lhs_contract, rhs_contract, lhs_free, _ = dot_axes(op, tensor_type(op.lhs), tensor_type(op.rhs))
+    lhs_batch, rhs_batch, lhs_contract, rhs_contract, lhs_free, _ = dot_axes(op, tensor_type(op.a), tensor_type(op.b))
 
     def moved(axes: list[int], batched: bool) -> list[int]:
         return [axis + batched for axis in axes]

@@ -57,8 +57,8 @@ def without_ones(b: Builder, x: Value, batch: int) -> tuple[Value, list[int]]:
 @decomposition("hl.dot_general")
 def dot_general(b: Builder, op: Any) -> Value:
     """prim.dot."""
-    left, right = tensor_type(op.lhs).rank, tensor_type(op.rhs).rank
-    return b.prim.dot(op.lhs, op.rhs, lhs_batch=[axis % left for axis in op.lhs_batch], rhs_batch=[axis % right
+    left, right = tensor_type(op.a).rank, tensor_type(op.b).rank
+    return b.prim.dot(op.a, op.b, lhs_batch=[axis % left for axis in op.lhs_batch], rhs_batch=[axis % right
                                                                                                    for axis in op.rhs_batch],
                       lhs_contract=[axis % left for axis in op.lhs_contract], rhs_contract=[axis % right
                                                                                             for axis in op.rhs_contract])
