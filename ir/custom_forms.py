@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradopt.ir.attributes import (
     ArrayAttr,
@@ -27,6 +27,9 @@ __all__ = ["CUSTOM"]
 
 
 def _module(printer: Printer, op: Operation, head: str, indent: int, tail: str) -> None:
+    if not op.regions[0].blocks:
+        printer._generic(op, head, indent, tail)  # broken: as it is
+        return
     name = op.properties.get("sym_name")
     named = isinstance(name, StringAttr) and name.value != ""
     text = head + "module" + (f" {symbol_text(name.value)}" if named and isinstance(name, StringAttr) else "")
@@ -41,19 +44,20 @@ def _module(printer: Printer, op: Operation, head: str, indent: int, tail: str) 
 
 def _function(printer: Printer, op: Operation, head: str, indent: int, tail: str) -> None:
     name, held = op.properties.get("sym_name"), op.properties.get("function_type")
-    region = op.regions[0] if len(op.regions) == 1 else None
-    type = held.type if isinstance(held, TypeAttr) else None
-    fits = (isinstance(name, StringAttr) and name.value != "" and isinstance(type, FunctionType) and region is not None
-            and (not region.blocks or [a.type for a in region.blocks[0].arguments] == list(type.inputs)))
-    if not fits or not isinstance(name, StringAttr) or not isinstance(type, FunctionType) or region is None:
+    region, type = op.regions[0], held.type if isinstance(held, TypeAttr) else None
+    if not isinstance(name, StringAttr) or not name.value or not isinstance(type, FunctionType):
         printer._generic(op, head, indent, tail)  # broken: as it is
+        return
+    arguments = _attribute_list(op.properties.get("arg_attrs"), len(type.inputs))
+    results = _attribute_list(op.properties.get("res_attrs"), len(type.results))
+    contradicts = region.blocks and [argument.type for argument in region.blocks[0].arguments] != list(type.inputs)
+    if arguments is None or results is None or contradicts:
+        printer._generic(op, head, indent, tail)
         return
     visibility = op.properties.get("sym_visibility")
     word = visibility.value if isinstance(visibility, StringAttr) else ""
     known = word in ("private", "public", "nested")
     text = f"{head}func.func {word + ' ' if known else ''}{symbol_text(name.value)}"
-    arguments = _attribute_list(op.properties.get("arg_attrs"), len(type.inputs))
-    results = _attribute_list(op.properties.get("res_attrs"), len(type.results))
     if region.blocks:
         text += "(" + ", ".join(f"{printer.value(a)}: {a.type.text}{extra}{printer.location(a.location, alias=False)}"
                                 for a, extra in zip(region.blocks[0].arguments, arguments)) + ")"
@@ -81,10 +85,14 @@ def _is_target(op: Operation) -> bool:
     return any(region.blocks[0] in block.last.successors for block in region.blocks if block.last is not None)
 
 
-def _attribute_list(attribute: Attribute | None, count: int) -> list[str]:
-    if not isinstance(attribute, ArrayAttr) or len(attribute.elements) != count:
+def _attribute_list(attribute: Attribute | None, count: int) -> list[str] | None:
+    """What is written behind each type; None if the attribute is not one dictionary for each of them."""
+    if attribute is None:
         return [""] * count
-    return [f" {element.text}" if isinstance(element, DictionaryAttr) and element.entries else "" for element in attribute.elements]
+    if not isinstance(attribute, ArrayAttr) or len(attribute.elements) != count:
+        return None
+    entries = [element for element in attribute.elements if isinstance(element, DictionaryAttr)]
+    return [f" {element.text}" if element.entries else "" for element in entries] if len(entries) == count else None
 
 
 def _return(printer: Printer, op: Operation, head: str, indent: int, tail: str) -> None:
@@ -130,6 +138,25 @@ def _call(printer: Printer, op: Operation, head: str, indent: int, tail: str) ->
                        + f" : {printer.function_types(op)}" + tail)
 
 
-CUSTOM: dict[str, Callable[[Printer, Operation, str, int, str], None]] = {
-    "builtin.module": _module, "func.func": _function, "func.return": _return, "func.call": _call,
-    "hl.constant": _constant, "prim.constant": _constant, "hl.yield": _yield, "prim.yield": _yield, "kernel.yield": _yield}
+class Form(NamedTuple):
+    """How an operation is written, and what it has to be made of to be written so (any other is broken and prints generically)."""
+
+    write: Callable[[Printer, Operation, str, int, str], None]
+    operands: bool
+    results: bool
+    regions: int = 0
+
+    def fits(self, op: Operation) -> bool:
+        """True if the form has a place for all parts of the operation."""
+        return (len(op.regions) == self.regions and not op.successors and (self.operands or not op._operands)
+                and (self.results or not op.results))
+
+
+_YIELD = Form(_yield, operands=True, results=False)
+_VALUE = Form(_constant, operands=True, results=True)
+CUSTOM: dict[str, Form] = {
+    "builtin.module": Form(_module, operands=False, results=False, regions=1),
+    "func.func": Form(_function, operands=False, results=False, regions=1),
+    "func.return": Form(_return, operands=True, results=False),
+    "func.call": Form(_call, operands=True, results=True),
+    "hl.constant": _VALUE, "prim.constant": _VALUE, "hl.yield": _YIELD, "prim.yield": _YIELD, "kernel.yield": _YIELD}

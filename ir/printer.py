@@ -139,11 +139,13 @@ class Printer:
             return
         from gradopt.ir.custom_forms import CUSTOM
 
-        custom = CUSTOM.get(op.name)
-        if custom is None:
+        form = CUSTOM.get(op.name)
+        if form is None:
             self._pretty(op, head, indent, tail)
+        elif form.fits(op):
+            form.write(self, op, head, indent, tail)
         else:
-            custom(self, op, head, indent, tail)
+            self._generic(op, head, indent, tail)
 
     # --- parts of operations
 

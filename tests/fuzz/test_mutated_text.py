@@ -4,6 +4,8 @@ run sees the same texts."""
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import gradopt.dialects  # noqa: F401  (registers them)
@@ -34,6 +36,7 @@ def corpus() -> list[str]:
 
 
 CORPUS = corpus()
+TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|[%^#!@][\w$.\-]*|[A-Za-z_][\w$.]*|0x[0-9A-Fa-f]+|\d+|->|::|\{-#|#-\}|\s+|.', re.DOTALL)
 
 
 def damaged(text: str, generator: random.Random) -> str:
@@ -61,27 +64,58 @@ def damaged(text: str, generator: random.Random) -> str:
     return text
 
 
+def shuffled(text: str, generator: random.Random) -> str:
+    """A text with some tokens removed, doubled, exchanged or taken from another text, or with another text's end."""
+    tokens, other = TOKEN.findall(text), TOKEN.findall(generator.choice(CORPUS))
+    for _ in range(generator.choice([1, 1, 1, 2, 3, 5])):
+        place, from_other = generator.randrange(len(tokens) + 1), generator.randrange(len(other) + 1)
+        count, kind = generator.choice([1, 1, 1, 2, 4]), generator.random()
+        if kind < 0.2:
+            del tokens[place:place + count]
+        elif kind < 0.4:
+            tokens[place:place] = tokens[place:place + count]
+        elif kind < 0.6:
+            target = generator.randrange(len(tokens) + 1)
+            tokens[place:place + 1], tokens[target:target + 1] = tokens[target:target + 1], tokens[place:place + 1]
+        elif kind < 0.75:
+            tokens[place:place + 1] = other[from_other:from_other + 1]
+        elif kind < 0.85:
+            tokens[place:place] = other[from_other:from_other + generator.choice([1, 3, 10, 40])]
+        elif kind < 0.93:
+            tokens[place:place + 1] = generator.choices(tokens) if tokens else []
+        else:
+            tokens[place:] = other[from_other:]
+    return "".join(tokens)
+
+
+def without_empty(text: str) -> str:
+    """Generic text without lists of empty dictionaries for arguments and results, which MLIR's form of a function does not keep either."""
+    return re.sub(r"\b(arg|res)_attrs = \[(\{\}(, )?)*\](, )?", "", text)
+
+
 def check(text: str) -> bool:
-    """Parses, verifies, prints and comes back; True if the text was accepted."""
+    """Parses, verifies, prints and comes back the same; True if the text was accepted."""
     try:
         module = parse_module(text, "damaged", allow_unregistered=True)
     except GradoptError as error:
         assert error.diagnostics and "damaged:" in str(error)
         return False
     verify(module)
+    meaning = without_empty(print_operation(module, generic=True))
     for generic in (True, False):
         printed = print_operation(module, generic=generic)
         again = parse_module(printed, "printed", allow_unregistered=True)
         assert print_operation(again, generic=generic) == printed
+        assert without_empty(print_operation(again, generic=True)) == meaning
         assert print_operation(parse_module(printed, "slow", allow_unregistered=True, fast=False), generic=generic) == printed
     return True
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_damaged_texts(seed: int) -> None:
+@pytest.mark.parametrize(("damage", "seed"), [(damaged, seed) for seed in range(8)] + [(shuffled, seed) for seed in range(4)])
+def test_damaged_texts(damage: Callable[[str, random.Random], str], seed: int) -> None:
     generator = random.Random(seed)
-    accepted = sum(check(damaged(generator.choice(CORPUS), generator)) for _ in range(700))
-    assert 100 < accepted < 600  # both ways are well visited
+    accepted = sum(check(damage(generator.choice(CORPUS), generator)) for _ in range(700))
+    assert 50 < accepted < 600  # both ways are well visited
 
 
 @pytest.mark.parametrize("text", [

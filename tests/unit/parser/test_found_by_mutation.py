@@ -88,3 +88,17 @@ def test_long_call_stacks(backwards: bool) -> None:
     assert printed.count("callsite(") == 149
     again = parse_module(printed, allow_unregistered=True)
     assert print_operation(again, generic=True, debug_info=True) == printed
+
+
+@pytest.mark.parametrize("line", [
+    '%0 = "func.return"() : () -> i32', '"func.return"() ({\n  }) : () -> ()', '%0 = "func.call"() <{callee = @f}> ({\n  }) : () -> i32',
+    '%0 = "prim.constant"() <{value = dense<1> : tensor<i32>}> ({\n  }) : () -> tensor<i32>', '%0 = "prim.yield"() : () -> i32',
+    '"builtin.module"() : () -> ()', '"builtin.module"() ({\n  }) : () -> ()', '%0 = "builtin.module"() ({\n  }) : () -> i32',
+    '"func.func"() <{function_type = (i32) -> (), sym_name = "g"}> : () -> ()',
+    '"func.func"() <{arg_attrs = [{a.b}, {}], function_type = (i32) -> (), sym_name = "g"}> ({\n  }) : () -> ()',
+    '"func.func"() <{function_type = () -> i32, res_attrs = [1], sym_name = "g"}> ({\n  }) : () -> ()',
+    '"func.func"() <{function_type = () -> i32, res_attrs = 1 : i64, sym_name = "g"}> ({\n  }) : () -> ()',
+    '"func.func"() <{function_type = i32, sym_name = "g"}> ({\n  }) : () -> ()'])
+def test_what_a_form_has_no_place_for_prints_generically(line: str) -> None:
+    module = parse_module(f'"builtin.module"() ({{\n  {line}\n}}) : () -> ()')
+    assert print_operation(module) == f"module {{\n  {line}\n}}\n"
