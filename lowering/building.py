@@ -21,11 +21,13 @@ from gradopt.lowering.autodiff.helpers import (
     expand_like,
     full_like,
     iota_like,
+    logistic_slope,
     match_type,
     reduce_sum,
     scalar,
     size_operands,
     size_value,
+    tanh_slope,
     zeros_like,
 )
 from gradopt.lowering.decompose.extents import Extent, extents_of, result_extents
@@ -33,8 +35,9 @@ from gradopt.lowering.decompose.extents import reshape as reshape_to
 
 __all__ = ["Extent", "accumulation_element", "broadcast_all", "broadcast_extents", "broadcast_to", "cast_to", "constant",
            "expand_axes",
-           "expand_like", "extents_of", "full_extents", "full_like", "iota_like", "keep_axes", "match_type", "reduce_sum",
-           "reshape_to", "result_extents", "scalar", "size_operands", "size_value", "unbroadcast", "zeros_like"]
+           "expand_like", "extents_of", "full_extents", "full_like", "iota_like", "keep_axes", "logistic_slope",
+           "match_type", "reduce_sum", "reshape_to", "result_extents", "scalar", "size_operands", "size_value", "tanh_slope", "unbroadcast",
+           "zeros_like"]
 
 
 def broadcast_extents(b: Builder, values: Sequence[Value]) -> list[Extent]:

@@ -7,15 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gradopt.dialects.arrays import Array
-from gradopt.dialects.hl.meanings import GELU_CUBIC, GELU_SLOPE, SELU_ALPHA, SELU_SCALE, sigmoid
+from gradopt.dialects.hl.meanings import GELU_CUBIC, GELU_SLOPE, SELU_ALPHA, SELU_SCALE, logistic_slope, sigmoid, tanh_slope
 
 Slope = Callable[..., Array]  # (numpy, x, the op with its attributes) -> the derivative at x
-
-
-def sigmoid_slope(np: Any, x: Array) -> Array:
-    """e**-|x| / (1 + e**-|x|)**2, which keeps both tails."""
-    small = np.exp(-np.abs(x))
-    return small / (1 + small) ** 2
 
 
 def finite(np: Any, x: Array, factor: Array) -> Array:
@@ -36,12 +30,12 @@ def gelu_tanh_slope(np: Any, x: Array, op: Any) -> Array:
     near = np.clip(x, -100, 100)
     inner = 2 * GELU_SLOPE * (near + GELU_CUBIC * near ** 3)
     slope = 2 * GELU_SLOPE * (1 + 3 * GELU_CUBIC * near ** 2)
-    return sigmoid(np, inner) + finite(np, x, sigmoid_slope(np, inner) * slope)
+    return sigmoid(np, inner) + finite(np, x, logistic_slope(np, inner) * slope)
 
 
 def silu_slope(np: Any, x: Array, op: Any) -> Array:
     """s + x s (1 - s) with s = sigmoid(x)."""
-    return sigmoid(np, x) + finite(np, x, sigmoid_slope(np, x))
+    return sigmoid(np, x) + finite(np, x, logistic_slope(np, x))
 
 
 def mish_slope(np: Any, x: Array, op: Any) -> Array:
@@ -73,9 +67,9 @@ def hard_swish_slope(np: Any, x: Array, op: Any) -> Array:
 
 # kind -> derivative
 SLOPES: dict[str, Slope] = {
-    "sigmoid": lambda np, x, op: sigmoid_slope(np, x),
+    "sigmoid": lambda np, x, op: logistic_slope(np, x),
     "log_sigmoid": lambda np, x, op: sigmoid(np, -x),
-    "tanh": lambda np, x, op: 1 - np.tanh(x) ** 2,
+    "tanh": lambda np, x, op: tanh_slope(np, x),
     "gelu": gelu_slope,
     "gelu_tanh": gelu_tanh_slope,
     "silu": silu_slope,

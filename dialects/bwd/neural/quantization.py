@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_dims, same_element, tensor_type
+from gradopt.dialects.hl.meanings import tanh_slope
 from gradopt.dialects.hl.neural.common import masked_product
 from gradopt.dialects.hl.neural.quantization import Quantizer
 from gradopt.ir.declare import PURE, UNIT, attribute, operand, optional_operand, result
@@ -42,7 +43,7 @@ class FakeQuantizeOp(Quantizer):
         if self.ste == "clipped":
             return np.where(np.abs(np.rint(wide / step)) <= self.largest, dy, dy.dtype.type(0))
         if self.ste == "tanh":
-            factor = 1 - np.tanh(wide / step) ** 2
+            factor = tanh_slope(np, wide / step)
         else:
             factor = np.maximum(0, 1 - np.abs(wide) / (self.largest * step))
         return masked_product(self.masked)(widen(dy), factor).astype(dy.dtype)

@@ -8,6 +8,7 @@ from typing import Any
 
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_dims, merge_size, same_element, shape_text, tensor_type
+from gradopt.dialects.hl.meanings import tanh_slope
 from gradopt.dialects.hl.neural.common import check_positive
 from gradopt.ir.declare import (
     BOOLEAN,
@@ -164,8 +165,8 @@ class AttentionAttributes(Operation):
         slope = np.ones_like(scores)
         if self.softcap is not None:
             cap = q.dtype.type(self.softcap)
-            scores = np.tanh(scores / cap)
-            scores, slope = scores * cap, 1 - scores * scores
+            scores = scores / cap
+            scores, slope = np.tanh(scores) * cap, tanh_slope(np, scores)
         allowed = np.broadcast_to(self.allowed(q.shape[2], k.shape[2], mask, kind), scores.shape)
         if self.mask_kind == "bias" and mask is not None:
             scores = scores + widen(mask)

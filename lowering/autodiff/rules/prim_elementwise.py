@@ -11,7 +11,7 @@ from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.context import Context, is_float_tensor
-from gradopt.lowering.autodiff.helpers import cast_to, full_like, not_a_number, zeros_like
+from gradopt.lowering.autodiff.helpers import cast_to, full_like, not_a_number, tanh_slope, zeros_like
 from gradopt.lowering.autodiff.registry import Gradients, Tangents, forward_rule, reverse_rule, zero_derivative
 
 Local = Callable[[Builder, Value, Value], Value]  # (builder, x, y = f(x)) -> f'(x)
@@ -118,14 +118,20 @@ def hyperbolic_cosine(b: Builder, x: Value, y: Value) -> Value:
 
 @local("tanh")
 def hyperbolic_tangent(b: Builder, x: Value, y: Value) -> Value:
-    """1 - tanh(x)^2."""
-    return b.prim.sub(full_like(b, y, 1), b.prim.mul(y, y))
+    """1 - tanh(x)^2, with its tails."""
+    return tanh_slope(b, x)
+
+
+FAR = {"f16": 2.0 ** 7, "bf16": 2.0 ** 62, "f32": 2.0 ** 62, "f64": 2.0 ** 510}  # near the root of the largest number
 
 
 @local("asinh")
 def area_hyperbolic_sine(b: Builder, x: Value, y: Value) -> Value:
-    """1 / cosh(asinh x) = 1 / sqrt(1 + x^2), without the square that overflows."""
-    return b.prim.recip(b.prim.cosh(y))
+    """1 / sqrt(1 + x^2); 1 / |x| where the 1 is too small to count, long before the square overflows."""
+    size = b.prim.abs(x)
+    far = b.create("prim.cmp", [size, full_like(b, x, FAR[tensor_type(x).element.text])], predicate="ge").results[0]
+    near = b.prim.select(far, zeros_like(b, x), x)
+    return b.prim.select(far, b.prim.recip(size), b.prim.rsqrt(one_plus(b, b.prim.mul(near, near))))
 
 
 @local("acosh")

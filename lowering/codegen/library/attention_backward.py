@@ -246,8 +246,11 @@ class _Backward:
             source.line(f"v = load({self.s}, at + j)")
             if self.op.softcap is not None:
                 cap = f"{kind}({self.op.softcap!r})"
-                source.line(f"u = tanh(divide(v, {cap}))")
-                source.line(f"v = multiply(u, {cap})")
+                source.line(f"w = divide(v, {cap})")
+                source.line(f"v = multiply(tanh(w), {cap})")
+                source.line(f"u = exp(multiply({kind}(-2.0), absolute(w)))")  # 4 u / (1 + u)^2 is 1 - tanh^2 with its tails
+                source.line(f"w = divide({kind}(2.0), add({kind}(1.0), u))")
+                source.line("u = multiply(u, multiply(w, w))")
             if edge:
                 source.line(f"c = load({self.rules.cut}, j)")
                 source.line("v = add(v, c)")
@@ -258,8 +261,7 @@ class _Backward:
             zero = f"eq(p, {kind}(0.0))"
             if self.op.masked:
                 zero = f"bit_or({zero}, eq(e, {kind}(0.0)))"
-            source.line("e = multiply(p, e)" if self.op.softcap is None else
-                        f"e = multiply(multiply(p, e), subtract({kind}(1.0), multiply(u, u)))")
+            source.line("e = multiply(p, e)" if self.op.softcap is None else "e = multiply(multiply(p, e), u)")
             source.line(f"store({self.t}, at + j, select({zero}, {kind}(0.0), e))")
             source.line(f"store({self.s}, at + j, p)")
 

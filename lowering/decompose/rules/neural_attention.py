@@ -14,7 +14,7 @@ from gradopt.dialects.hl.neural.attention import mask_kind_of
 from gradopt.dialects.prim.shape import END
 from gradopt.ir.builder import Builder
 from gradopt.ir.values import Value
-from gradopt.lowering.autodiff.helpers import cast_to, expand_axes, expand_like, full_like, iota_like, reduce_sum
+from gradopt.lowering.autodiff.helpers import cast_to, expand_axes, expand_like, full_like, iota_like, reduce_sum, tanh_slope
 from gradopt.lowering.decompose.extents import Extent, expand, extents_of, permute, reshape, static
 from gradopt.lowering.decompose.neural import (
     absolute_below,
@@ -136,10 +136,10 @@ class Scores:
         scores = constant_times(b, dot(b, h.q, self.keys, ([4], [3])), op.score_scale)
         if bad is not None:
             scores = select_constant(b, h.any_feature(bad, scores), math.nan, scores)
-        self.capped: Value | None = None
+        self.uncapped: Value | None = None  # in units of the cap
         if op.softcap is not None:
-            self.capped = b.prim.tanh(b.prim.div(scores, full_like(b, scores, op.softcap)))
-            scores = constant_times(b, self.capped, op.softcap)
+            self.uncapped = b.prim.div(scores, full_like(b, scores, op.softcap))
+            scores = constant_times(b, b.prim.tanh(self.uncapped), op.softcap)
         self.allowed = h.allowed(scores)
         if op.mask_kind == "bias":
             scores = b.prim.add(scores, h.spread(wide(b, op.mask_or_bias)))
@@ -188,9 +188,8 @@ def attention_backward(b: Builder, op: Any) -> list[Value]:
     row = reduce_sum(b, times(inner, weight), [KEYS])
     dscores = times(b.prim.sub(inner, expand_axes(b, row, inner, [KEYS])), weight)
     raw = dscores
-    if scores.capped is not None:
-        slope = b.prim.sub(full_like(b, raw, 1), b.prim.mul(scores.capped, scores.capped))
-        raw = scores.kept(b, times(raw, slope))
+    if scores.uncapped is not None:
+        raw = scores.kept(b, times(raw, tanh_slope(b, scores.uncapped)))
     raw = constant_times(b, raw, op.score_scale)
     rows = ([2, 3], [2, 3])
     found = {0: lambda: heads.join(dot(b, raw, scores.keys, ([KEYS], [2]))), 1: lambda: heads.join(dot(b, raw, heads.q, rows)),

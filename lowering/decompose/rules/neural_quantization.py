@@ -13,7 +13,7 @@ from gradopt.dialects.constraints import tensor_type
 from gradopt.ir.builder import Builder
 from gradopt.ir.types import UI32
 from gradopt.ir.values import Value
-from gradopt.lowering.autodiff.helpers import cast_to, expand_axes, full_like, size_operands
+from gradopt.lowering.autodiff.helpers import cast_to, expand_axes, full_like, size_operands, tanh_slope
 from gradopt.lowering.decompose.neural import (
     compare,
     constant_times,
@@ -82,8 +82,7 @@ def fake_quantize_backward(b: Builder, op: Any) -> Value:
         return cast_to(b, zero_where(b, compare(b, b.prim.abs(level), "le", op.largest), dy), element)
     one = full_like(b, x, 1)
     if op.ste == "tanh":
-        bent = b.prim.tanh(b.prim.div(x, step))
-        factor = b.prim.sub(one, b.prim.mul(bent, bent))
+        factor = tanh_slope(b, b.prim.div(x, step))
     else:
         factor = b.prim.sub(one, b.prim.div(b.prim.abs(x), constant_times(b, step, op.largest)))
         factor = select_constant(b, compare(b, factor, "le", 0), 0, factor)

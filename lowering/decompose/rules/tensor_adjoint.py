@@ -19,17 +19,18 @@ from gradopt.lowering.building import (
     cast_to,
     expand_axes,
     full_like,
+    logistic_slope,
     reduce_sum,
     reshape_to,
     result_extents,
     scalar,
+    tanh_slope,
 )
 from gradopt.lowering.decompose.extents import extents_of, permute
 from gradopt.lowering.decompose.neural import compare, constant_times, product_of, select_constant, wide
 from gradopt.lowering.decompose.registry import decomposition
 from gradopt.lowering.decompose.rules.tensor_elementwise import (
     bounded,
-    falling,
     gated,
     gelu_argument,
     mish_gate,
@@ -48,19 +49,6 @@ def relu(b: Builder, op: Any) -> Value:
     return b.prim.select(b.prim.cmp(op.x, zero, predicate="le"), zero, op.dy)
 
 
-def sigmoid_slope(b: Builder, x: Value) -> Value:
-    """e / (1 + e)**2 with e = e**-|x|."""
-    _, small = falling(b, x)
-    total = plus(b, small, 1)
-    return b.prim.div(small, b.prim.mul(total, total))
-
-
-def tanh_slope(b: Builder, x: Value, op: Any) -> Value:
-    """1 - tanh(x)**2."""
-    y = b.prim.tanh(x)
-    return b.prim.sub(full_like(b, x, 1), b.prim.mul(y, y))
-
-
 def gelu_slope(b: Builder, x: Value, op: Any) -> Value:
     """Phi(x) + x phi(x)."""
     below = constant_times(b, b.prim.erfc(constant_times(b, x, -math.sqrt(0.5))), 0.5)
@@ -73,13 +61,13 @@ def gelu_tanh_slope(b: Builder, x: Value, op: Any) -> Value:
     inner = gelu_argument(b, x)
     limited = bounded(b, x, full_like(b, x, -100), full_like(b, x, 100))
     rate = plus(b, constant_times(b, b.prim.mul(limited, limited), 3 * GELU_CUBIC), 1)
-    slope = b.prim.mul(sigmoid_slope(b, inner), constant_times(b, rate, 2 * GELU_SLOPE))
+    slope = b.prim.mul(logistic_slope(b, inner), constant_times(b, rate, 2 * GELU_SLOPE))
     return b.prim.add(sigmoid_of(b, inner), gated(b, x, slope))
 
 
 def silu_slope(b: Builder, x: Value, op: Any) -> Value:
     """s + x s (1 - s) with s = sigmoid(x)."""
-    return b.prim.add(sigmoid_of(b, x), gated(b, x, sigmoid_slope(b, x)))
+    return b.prim.add(sigmoid_of(b, x), gated(b, x, logistic_slope(b, x)))
 
 
 def mish_slope(b: Builder, x: Value, op: Any) -> Value:
@@ -117,9 +105,9 @@ def hard_swish_slope(b: Builder, x: Value, op: Any) -> Value:
 
 
 SLOPES: dict[str, Slope] = {
-    "sigmoid": lambda b, x, op: sigmoid_slope(b, x),
+    "sigmoid": lambda b, x, op: logistic_slope(b, x),
     "log_sigmoid": lambda b, x, op: sigmoid_of(b, b.prim.neg(x)),
-    "tanh": tanh_slope,
+    "tanh": lambda b, x, op: tanh_slope(b, x),
     "gelu": gelu_slope,
     "gelu_tanh": gelu_tanh_slope,
     "silu": silu_slope,

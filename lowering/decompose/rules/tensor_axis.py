@@ -13,6 +13,7 @@ from gradopt.lowering.building import cast_to, expand_axes, iota_like, reduce_su
 from gradopt.lowering.decompose.extents import Extent, expand, extents_of
 from gradopt.lowering.decompose.neural import compare, select_constant, wide, zero_where
 from gradopt.lowering.decompose.registry import decomposition
+from gradopt.lowering.decompose.rules.tensor_elementwise import log_add
 
 
 def flattened(b: Builder, x: Value) -> Value:
@@ -84,13 +85,6 @@ def topk(b: Builder, op: Any) -> list[Value]:
     ordered = b.prim.sort(op.x, iota_like(b, op.x, axis), axis=axis, descending=True)
     end = [op.k if place == axis else END for place in range(rank)]
     return [b.prim.slice(value, begin=[0] * rank, end=end, strides=[1] * rank) for value in ordered]
-
-
-def log_add(b: Builder, x: Value, y: Value) -> Value:
-    """log(e**x + e**y): the larger plus log1p(e**-|x - y|); equal operands share the derivative by max alone."""
-    equal = b.prim.cmp(x, y, predicate="eq")
-    difference = select_constant(b, equal, 0, b.prim.sub(x, y))
-    return b.prim.add(b.prim.max(x, y), b.prim.log1p(b.prim.exp(b.prim.neg(b.prim.abs(difference)))))
 
 
 @decomposition("hl.logcumsumexp")

@@ -280,12 +280,19 @@ def sinc(b: Builder, x: Value, op: Any) -> Value:
     return b.prim.select(near, series, quotient)
 
 
+def log_add(b: Builder, x: Value, y: Value) -> Value:
+    """log(e**x + e**y): the larger plus log1p(e**-|x - y|), smooth where x = y; equal infinities share the derivative by their mean."""
+    difference = b.prim.sub(x, y)
+    equal = b.prim.and_(b.prim.cmp(x, y, predicate="eq"), b.prim.cmp(difference, difference, predicate="ne"))
+    below, small = falling(b, select_constant(b, equal, 0, difference))
+    larger = b.prim.select(equal, constant_times(b, b.prim.add(x, y), 0.5), b.prim.select(below, y, x))
+    return b.prim.add(larger, b.prim.log1p(small))
+
+
 @composite("logaddexp")
 def logaddexp(b: Builder, x: Value, y: Value, op: Any) -> Value:
-    """max(x, y) + log1p(e**-|x - y|); equal operands (also equal infinities) share the derivative by max alone."""
-    equal = b.prim.cmp(x, y, predicate="eq")
-    difference = select_constant(b, equal, 0, b.prim.sub(x, y))
-    return b.prim.add(b.prim.max(x, y), b.prim.log1p(b.prim.exp(b.prim.neg(b.prim.abs(difference)))))
+    """log(e**x + e**y)."""
+    return log_add(b, x, y)
 
 
 def zero_wins(b: Builder, x: Value, y: Value, logarithm: Value) -> Value:

@@ -100,8 +100,6 @@ def conditioning(operation: str, x: float) -> float:
     """How much an error of the rounded argument of an exponential (or a sine) grows."""
     if operation == "sinc":
         return 1
-    if operation == "tanh":  # 1 - tanh**2 is only as exact as 1 is
-        return float(mpmath.exp(2 * min(abs(x), 300)))
     squared = x * x if operation.startswith("gelu") else 0
     return 1 + abs(x) + squared + (0.1 * abs(x) ** 3 if "tanh" in operation else 0)
 
