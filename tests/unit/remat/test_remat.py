@@ -80,7 +80,7 @@ func.func @f(%x: tensor<1000xf64>, %w: tensor<1000xf64>) -> tensor<f64> {
   %d = prim.mul %c, %w : tensor<1000xf64>
   %e = prim.exp %d : tensor<1000xf64>
   %g = hl.checkpoint_end %e : tensor<1000xf64>
-  %h = prim.tanh %g : tensor<1000xf64>
+  %h = prim.sqrt %g : tensor<1000xf64>
   %t = prim.reduce %h {kind = "sum", axes = [0]} : (tensor<1000xf64>) -> tensor<f64>
   return %t : tensor<f64>
 }
@@ -97,13 +97,13 @@ def test_marked_stage_is_computed_again():
         np.testing.assert_array_equal(a, b)
     names = [op.name for op in block_of(marked, "f_grad").operations]
     assert names.count("prim.exp") == 2
-    assert names.count("prim.tanh") == 1
+    assert names.count("prim.sqrt") == 1
     block = block_of(marked, "f_grad")
     block.number()
     first_exp = next(op for op in block.operations if op.name == "prim.exp")
     last_read = max((user.order for user in first_exp.results[0].users), default=0)
-    tanh = next(op for op in block.operations if op.name == "prim.tanh")
-    assert last_read <= tanh.order  # the stage's own values do not live into the backward part
+    root = next(op for op in block.operations if op.name == "prim.tanh")
+    assert last_read <= root.order  # the stage's own values do not live into the backward part
 
 
 def test_two_stages_are_computed_again_one_at_a_time():
