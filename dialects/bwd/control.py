@@ -108,16 +108,29 @@ class ScanAdjointBase(Operation):
         return ([index for index in chosen if index < first], [index - first for index in chosen if first <= index < second],
                 [index - second for index in chosen if second <= index])
 
+    def check_positions(self) -> None:
+        """Raises InvalidOperation where the operands cannot be what the attributes say, or a position lies outside of its group."""
+        count = len(self._operands)
+        for name in ("num_carry", "num_xs"):
+            if not 0 <= getattr(self, name) <= count:
+                raise InvalidOperation(f"attribute '{name}' is {getattr(self, name)}, expected 0 to {count} (the number of operands)")
+        if self.num_consts < 0:
+            raise InvalidOperation(f"has {count} operands, expected at least {count - self.num_consts}")
+        others = count - len(self.kept_carries) - len(self.active_carries) - len(self.seeded_ys)
+        for name, limit in (("kept", self.num_carry), ("active", self.num_carry), ("seeded", self.num_ys), ("wrt", others)):
+            chosen = getattr(self, name) or ()
+            if any(not 0 <= place < limit for place in chosen) or len(set(chosen)) < len(chosen):
+                raise InvalidOperation(f"attribute '{name}' is {list(chosen)}, expected different positions below {limit}")
+
     def infer(self) -> list[Type]:
+        self.check_positions()
         init, consts, xs = self.wanted
         groups = self.groups(self._operands)
         return types_of([*(groups[0][index] for index in init), *(groups[1][index] for index in consts),
                          *(groups[2][index] for index in xs)])
 
     def verify(self) -> None:
-        if self.num_consts < 0:
-            raise InvalidOperation(f"has {len(self._operands)} operands, expected at least "
-                                   f"{len(self._operands) - self.num_consts}")
+        self.check_positions()
         init, consts, xs, _, dcarry, _ = self.groups(self._operands)
         rows = [tensor(tensor_type(value).dims[1:], tensor_type(value).element) for value in xs]
         check_types("body argument", region_arguments(self.body), [*types_of(init), *types_of(consts), *rows])

@@ -105,6 +105,17 @@ def dilated(size: Size, dilation: int) -> Size:
     return size if dilation == 1 or size == 0 else add(multiply(subtract(size, 1), dilation), 1)
 
 
+def check_windows(op: Operation, names: Sequence[str], spatial: int) -> None:
+    """Raises InvalidOperation unless `padding` has a pair and each named attribute a value of 1 or more for each spatial axis."""
+    for name in ("padding", *names):
+        check_length(getattr(op, name), spatial, name)
+    for name in names:
+        if any(value < 1 for value in getattr(op, name)):
+            raise InvalidOperation(f"attribute '{name}' is {list(getattr(op, name))}, expected positive values")
+    if any(len(pair) != 2 for pair in op.padding):  # type: ignore[attr-defined]
+        raise InvalidOperation("attribute 'padding' takes [before, after] for each spatial axis")
+
+
 class ConvOp(Operation):
     """Convolution (as in neural networks, so a correlation) of x[N, C, spatial…] with w[O, C / groups, spatial…], giving [N, O, spatial…].
 
@@ -130,13 +141,7 @@ class ConvOp(Operation):
         spatial = x.rank - 2
         if spatial < 0 or w.rank != x.rank:
             raise InvalidOperation(f"has operands of rank {x.rank} and {w.rank}, expected the same rank of at least 2")
-        for name in ("strides", "padding", "lhs_dilation", "rhs_dilation"):
-            check_length(getattr(self, name), spatial, name)
-        for name in ("strides", "lhs_dilation", "rhs_dilation"):
-            if any(value < 1 for value in getattr(self, name)):
-                raise InvalidOperation(f"attribute '{name}' is {list(getattr(self, name))}, expected positive values")
-        if any(len(pair) != 2 for pair in self.padding):
-            raise InvalidOperation("attribute 'padding' takes [before, after] for each spatial axis")
+        check_windows(self, ("strides", "lhs_dilation", "rhs_dilation"), spatial)
         if self.groups < 1 or provably_different(x.dims[1], multiply(w.dims[1], self.groups)):
             raise InvalidOperation(f"has {x.dims[1]} input channels, expected {w.dims[1]} for each of {self.groups} groups")
         if isinstance(w.dims[0], int) and w.dims[0] % self.groups:
@@ -217,8 +222,7 @@ def unfold_counts(op: Operation, image: TensorType) -> list[Size]:
     """(Ho, Wo) of an unfold or fold over an image type. Raises InvalidOperation."""
     if image.rank != 4:
         raise InvalidOperation(f"unfolds {image.text}, expected rank 4")
-    for name in ("kernel", "strides", "padding", "dilation"):
-        check_length(getattr(op, name), 2, name)
+    check_windows(op, ("kernel", "strides", "dilation"), 2)
     return [window_size(image.dims[i + 2], op.kernel[i], op.padding[i][0], op.padding[i][1], op.strides[i], 1, op.dilation[i])  # type: ignore[attr-defined]
             for i in range(2)]
 

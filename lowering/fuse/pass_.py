@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradopt.dialects.func import CallOp
+from gradopt.ir.declare import InvalidOperation
+from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Operation
 from gradopt.lowering.passes import Pass, PassContext
 
@@ -49,14 +52,29 @@ class FusePass(Pass):
     name: ClassVar[str] = "fuse"
 
     def run(self, op: Operation, context: PassContext) -> None:
-        """Fuses the body of every function."""
+        """Fuses the body of every function. Raises GradoptError where the sizes of one are not known from its arguments."""
         from gradopt.lowering.fuse.program import fuse_block
         from gradopt.lowering.naming import name_sizes
-        from gradopt.lowering.runnable import only_block
+        from gradopt.lowering.runnable import check_sizes, only_block, unknown_sizes
 
-        for function in list(op.walk()):
-            if function.name == "func.func" and function.regions[0].blocks:
-                block = only_block(function, function.regions[0])
-                name_sizes(function)
-                fuse_block(block)
-                context.count("functions")
+        functions = [function for function in op.walk() if function.name == "func.func" and function.regions[0].blocks]
+        for function in functions:
+            only_block(function, function.regions[0])
+            name_sizes(function)
+        _check_calls(op)
+        for function in functions:
+            errors = unknown_sizes(function)
+            fuse_block(function.regions[0].block)
+            check_sizes(function, errors)
+            context.count("functions")
+
+
+def _check_calls(op: Operation) -> None:
+    """Raises GradoptError for a call of a function whose type has changed with the names of its sizes."""
+    for call in op.walk():
+        if isinstance(call, CallOp):
+            try:
+                call.verify()
+            except InvalidOperation as error:
+                raise GradoptError.at(call.location, f"'func.call' op {error.message} (fuse names sizes, in functions that call no other: "
+                                                     "the pass 'inline' comes before it)") from None
