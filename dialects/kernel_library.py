@@ -17,7 +17,7 @@ from gradopt.dialects.hl.neural.attention import mask_kind_of, repeat_heads
 from gradopt.dialects.hl.neural.common import invert, run_time_shape
 from gradopt.dialects.hl.neural.pooling import MaxPool2dOp as ForwardMaxPool
 from gradopt.dialects.hl.neural.pooling import Pooling
-from gradopt.ir.declare import INTEGERS, PURE, UNIT, attribute, operand, optional_operand, result, variadic_result
+from gradopt.ir.declare import INTEGERS, PURE, UNIT, InvalidOperation, attribute, operand, optional_operand, result, variadic_result
 from gradopt.ir.types import F32, F64, I32, UI8, Type, tensor
 
 __all__ = ["OPERATIONS", "KernelAttentionBackwardOp", "KernelAttentionOp", "KernelDetOp", "KernelInverseOp", "KernelMaxPool2dBackwardOp",
@@ -92,6 +92,8 @@ class KernelAttentionBackwardOp(_Attributes):
         check_dims("y", self.y, tensor_type(self.q).dims)
         check_dims("lse", self.lse, [batch, self.num_heads, queries])
         operands = (self.q, self.k, self.v)
+        if list(self.wrt) != sorted(set(self.wrt)) or not set(self.wrt) <= {0, 1, 2}:
+            raise InvalidOperation(f"attribute 'wrt' is {list(self.wrt)}, expected rising values of [0, 1, 2]")
         return [operands[index].type for index in self.wrt]
 
     def evaluate(self, q: Array, k: Array, v: Array, dy: Array, y: Array, lse: Array,
