@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from gradopt.dialects.arrays import Array
@@ -27,7 +27,9 @@ from gradopt.ir.sizes import Size
 from gradopt.ir.types import I1, I64, TensorType, Type, compatible, tensor
 from gradopt.ir.values import Value
 
-Run = Callable[[Region, Sequence[Array]], list[Array]]  # runs a region's block and returns what its yield passes on
+Meaning = Generator[tuple[Any, Sequence[Array]], list[Array], tuple[Array, ...]]
+"""The NumPy meaning of an op that holds regions or names a function: it yields what to run (a region, or a symbol reference) with its
+arguments, is sent what that passes on, and returns the op's results. So the one who runs it needs no recursion."""
 
 
 def yielded(region: Region) -> tuple[Value, ...]:
@@ -132,7 +134,7 @@ class ScanBase(Operation):
             raise InvalidOperation(f"body yields {len(out)} values, expected at least num_carry = {self.num_carry}")
         check_types("body yields carry", out[: self.num_carry], types_of(self.init))
 
-    def evaluate(self, *values: Array, run: Run) -> tuple[Array, ...]:
+    def evaluate(self, *values: Array) -> Meaning:
         import numpy as np
         from gradopt.dialects.arrays import numpy_dtype
 
@@ -141,7 +143,7 @@ class ScanBase(Operation):
         rows: list[list[Array]] = [[] for _ in range(self.num_ys)]
         steps = range(self.length - 1, -1, -1) if self.reverse else range(self.length)
         for step in steps:
-            out = run(self.body, [*carries, *consts, *(x[step] for x in xs)])
+            out = yield self.body, [*carries, *consts, *(x[step] for x in xs)]
             carries = out[: self.num_carry]
             for row, value in zip(rows, out[self.num_carry:]):
                 row.append(value)
@@ -198,15 +200,17 @@ class WhileBase(LoopBase):
         check_types("cond argument", region_arguments(self.condition), types_of(self._operands))
         check_types("cond yields", types_of(yielded(self.condition)), [tensor((), I1)])
 
-    def evaluate(self, *values: Array, run: Run) -> tuple[Array, ...]:
+    def evaluate(self, *values: Array) -> Meaning:
         carries, consts = list(values[: self.num_carry]), values[self.num_carry:]
         trips = 0
-        while bool(run(self.condition, [*carries, *consts])[0]):
+        while True:
+            test = yield self.condition, [*carries, *consts]
+            if not test[0]:
+                return tuple(carries)
             if self.max_trip_count is not None and trips == self.max_trip_count:
                 raise ValueError(f"'{self.name}' op runs more than max_trip_count = {self.max_trip_count} times")
-            carries = run(self.body, [*carries, *consts])
+            carries = yield self.body, [*carries, *consts]
             trips += 1
-        return tuple(carries)
 
 
 class ForBase(LoopBase):
@@ -224,14 +228,14 @@ class ForBase(LoopBase):
     def verify(self) -> None:
         self.check_body(self.body, [tensor((), I64)], self._operands[2:])
 
-    def evaluate(self, lower: Array, upper: Array, *values: Array, run: Run) -> tuple[Array, ...]:
+    def evaluate(self, lower: Array, upper: Array, *values: Array) -> Meaning:
         import numpy as np
 
         carries, consts = list(values[: self.num_carry]), values[self.num_carry:]
         if self.max_trip_count is not None and int(upper) - int(lower) > self.max_trip_count:
             raise ValueError(f"'{self.name}' op runs more than max_trip_count = {self.max_trip_count} times")
         for index in range(int(lower), int(upper)):
-            carries = run(self.body, [np.asarray(index, np.int64), *carries, *consts])
+            carries = yield self.body, [np.asarray(index, np.int64), *carries, *consts]
         return tuple(carries)
 
 
@@ -266,8 +270,8 @@ class IfBase(BranchBase):
             raise InvalidOperation(f"has condition {self.cond.type.text}, expected tensor<i1>")
         super().verify()
 
-    def evaluate(self, cond: Array, *values: Array, run: Run) -> tuple[Array, ...]:
-        return tuple(run(self.regions[0] if bool(cond) else self.regions[1], values))
+    def evaluate(self, cond: Array, *values: Array) -> Meaning:
+        return tuple((yield self.regions[0 if cond else 1], values))
 
 
 class SwitchBase(BranchBase):
@@ -289,8 +293,8 @@ class SwitchBase(BranchBase):
         self.infer()
         super().verify()
 
-    def evaluate(self, index: Array, *values: Array, run: Run) -> tuple[Array, ...]:
-        return tuple(run(self.regions[min(max(int(index), 0), len(self.regions) - 1)], values))
+    def evaluate(self, index: Array, *values: Array) -> Meaning:
+        return tuple((yield self.regions[min(max(int(index), 0), len(self.regions) - 1)], values))
 
 
 class CallBase(Operation):
@@ -302,5 +306,5 @@ class CallBase(Operation):
     outputs = variadic_result(ANY_TENSOR)
     traits = frozenset({PURE})
 
-    def evaluate(self, *values: Array, run: Any) -> tuple[Array, ...]:
-        return tuple(run(self.callee, values))
+    def evaluate(self, *values: Array) -> Meaning:
+        return tuple((yield self.callee, values))

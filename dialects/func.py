@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from gradopt.ir.attributes import StringAttr, SymbolRefAttr, TypeAttr
+from gradopt.dialects.arrays import Array
+from gradopt.dialects.control_flow import Meaning
+from gradopt.ir.attributes import StringAttr, TypeAttr
 from gradopt.ir.declare import (
     ANY_ATTRIBUTE,
     ISOLATED,
@@ -128,8 +129,8 @@ class CallOp(Operation):
         check_signature("operand", [value.type for value in self._operands], type.type.inputs)
         check_signature("result", list(self.result_types), type.type.results)
 
-    def evaluate(self, *values: Any, run: Callable[[SymbolRefAttr, Sequence[Any]], list[Any]]) -> tuple[Any, ...]:
-        return tuple(run(self.callee, values))
+    def evaluate(self, *values: Array) -> Meaning:
+        return tuple((yield self.callee, values))
 
 
 def check_signature(what: str, found: Sequence[Type], expected: Sequence[Type]) -> None:

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from gradopt.ir.attributes import SymbolRefAttr
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Operation, Region
 from gradopt.ir.symbols import lookup_symbol
 from gradopt.ir.values import Value
+from gradopt.lowering.tasks import Task, run_task
 
 Array = Any
+MAX_CALLS = 10_000
 
-__all__ = ["run_function"]
+__all__ = ["run_function", "run_region"]
 
 
 def run_function(module: Operation, name: str, arguments: Sequence[Array]) -> list[Array]:
     """The results of function `name` on arrays.
 
     Raises GradoptError for an unknown function, a wrong number of arguments, or an operation without a NumPy meaning."""
-    import numpy as np
-
     function = lookup_symbol(module, name)
     if function is None:
         raise GradoptError.at(module.location, f"there is no function '@{name}'")
@@ -34,11 +35,8 @@ def run_function(module: Operation, name: str, arguments: Sequence[Array]) -> li
         module = _bound(module, name, sizes)
         function = lookup_symbol(module, name)
         assert function is not None
-    try:
-        with np.errstate(all="ignore"):
-            return _run_region(function.regions[0], arrays)
-    except RecursionError:
-        raise GradoptError.at(function.location, f"function '@{name}': calls or regions are nested too deep to be run") from None
+    with np.errstate(all="ignore"):
+        return run_region(function.regions[0], arrays)
 
 
 def _named_sizes(function: Operation, arrays: Sequence[Array]) -> dict[str, int]:
@@ -84,37 +82,60 @@ def _bound(module: Operation, name: str, sizes: dict[str, int]) -> Operation:
     return module
 
 
-def _run_region(region: Region, arguments: Sequence[Array]) -> list[Array]:
+def run_region(region: Region, arguments: Sequence[Array]) -> list[Array]:
     """The values that the terminator of a region's block passes on."""
+    return run_task(_run_block(region, arguments, 0))
+
+
+def _run_block(region: Region, arguments: Sequence[Array], depth: int) -> Task[list[Array]]:
+    """`run_region` as a task, inside `depth` calls."""
     block = region.block
     environment: dict[Value, Array] = dict(zip(block.arguments, arguments))
     for op in block.operations:
+        operands = [environment[operand] for operand in op.operands]
         if op is block.last:
-            return [environment[operand] for operand in op.operands]
-        results = _run_operation(op, [environment[operand] for operand in op.operands])
-        environment.update(zip(op.results, results))
+            return operands
+        if op.regions or "callee" in op.definition.attributes:
+            results = yield _run_structured(op, operands, depth)
+        else:
+            results = _meaning(op)(*operands)
+            if len(op.results) == 1 and not isinstance(results, (tuple, list)):
+                results = (results,)
+        environment.update(zip(op.results, map(np.asarray, results)))
     return []
 
 
-def _run_operation(op: Operation, operands: list[Array]) -> Sequence[Array]:
-    import numpy as np
+def _run_structured(op: Operation, operands: list[Array], depth: int) -> Task[Sequence[Array]]:
+    """The results of an operation that holds regions or names a function (see `control_flow.Meaning`)."""
+    meaning = _meaning(op)(*operands)
+    answer: Any = None
+    while True:
+        try:
+            target, arguments = meaning.send(answer)
+        except StopIteration as stop:
+            results: tuple[Array, ...] = stop.value
+            return results
+        if isinstance(target, Region):
+            answer = yield _run_block(target, arguments, depth)
+        else:
+            answer = yield _run_callee(op, target, arguments, depth + 1)
 
-    evaluate = getattr(op, "evaluate", None)
-    if evaluate is None:
+
+def _meaning(op: Operation) -> Any:
+    """The NumPy meaning of an operation. Raises GradoptError where it has none."""
+    meaning = getattr(op, "evaluate", None)
+    if meaning is None:
         raise GradoptError.at(op.location, f"'{op.name}' op has no NumPy meaning")
-    if op.regions:
-        results = evaluate(*operands, run=_run_region)
-    elif "callee" in op.definition.attributes:
-        results = evaluate(*operands, run=lambda callee, values: _run_callee(op, callee, values))
-    else:
-        results = evaluate(*operands)
-    if len(op.results) == 1 and not isinstance(results, (tuple, list)):
-        return [np.asarray(results)]
-    return [np.asarray(value) for value in results]
+    return meaning
 
 
-def _run_callee(op: Operation, callee: SymbolRefAttr, values: Sequence[Array]) -> list[Array]:
+def _run_callee(op: Operation, callee: SymbolRefAttr, values: Sequence[Array], depth: int) -> Task[list[Array]]:
+    """Runs a function. Raises GradoptError where there is none, or where calls do not come to an end."""
     function = lookup_symbol(op, callee)
     if function is None or not function.regions or not function.regions[0].blocks:
         raise GradoptError.at(op.location, f"'{op.name}' op refers to '{callee.text}', which has no body")
-    return _run_region(function.regions[0], values)
+    if depth > MAX_CALLS:
+        raise GradoptError.at(op.location, f"'{op.name}' op: {MAX_CALLS} calls inside each other, the innermost one of '{callee.text}'; "
+                              "a function that calls itself may not come to an end")
+    results: list[Array] = yield _run_block(function.regions[0], values, depth)
+    return results

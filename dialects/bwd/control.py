@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from gradopt.dialects.arrays import Array
 from gradopt.dialects.constraints import ANY_TENSOR, tensor_type
-from gradopt.dialects.control_flow import Run, check_types, region_arguments, types_of, yielded
+from gradopt.dialects.control_flow import Meaning, check_types, region_arguments, types_of, yielded
 from gradopt.ir.declare import (
     BOOLEAN,
     INTEGER,
@@ -146,17 +147,17 @@ class ScanAdjointBase(Operation):
         if missing:
             raise InvalidOperation(f"attribute 'wrt' names init {min(missing)}, which 'active' does not")
 
-    def evaluate(self, *values: Array, run: Run) -> tuple[Array, ...]:
+    def evaluate(self, *values: Array) -> Meaning:
         import numpy as np
 
         init, consts, xs, trajectory, dcarry, dys = self.groups(values)
-        states = self.all_states(init, consts, xs, trajectory, run)
+        states = yield from self.all_states(init, consts, xs, trajectory)
         wanted_init, wanted_consts, wanted_xs = self.wanted
         current = list(dcarry)
         sums = [np.zeros_like(consts[index]) for index in wanted_consts]
         rows = [np.zeros_like(xs[index]) for index in wanted_xs]
         for step in range(self.length) if self.reverse else range(self.length - 1, -1, -1):
-            found = run(self.body_vjp, [*states[step], *consts, *(x[step] for x in xs), *current, *(dy[step] for dy in dys)])  # type: ignore[index]
+            found = yield self.body_vjp, [*states[step], *consts, *(x[step] for x in xs), *current, *(dy[step] for dy in dys)]  # type: ignore[index]
             current = found[: len(current)]
             for index, gradient in enumerate(found[len(current): len(current) + len(sums)]):
                 sums[index] = sums[index] + gradient
@@ -166,7 +167,7 @@ class ScanAdjointBase(Operation):
         return (*dinit, *sums, *rows)
 
     def all_states(self, init: Sequence[Array], consts: Sequence[Array], xs: Sequence[Array], trajectory: Sequence[Array],
-                   run: Run) -> list[list[Array]]:
+                   ) -> Generator[tuple[Any, Sequence[Array]], list[Array], list[list[Array]]]:
         """The carries that each step begins with: from the trajectory, or run again where only checkpoints are kept. A carry
         without a trajectory is not read; its first value stands in."""
         if not self.checkpoints:
@@ -177,7 +178,8 @@ class ScanAdjointBase(Operation):
         carry = list(init)
         for step in range(self.length - 1, -1, -1) if self.reverse else range(self.length):
             states[step] = carry
-            carry = run(self.body, [*carry, *consts, *(x[step] for x in xs)])[: self.num_carry]
+            out = yield self.body, [*carry, *consts, *(x[step] for x in xs)]
+            carry = out[: self.num_carry]
         return states
 
 

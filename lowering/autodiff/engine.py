@@ -15,7 +15,7 @@ from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.activity import Activity, prepare_block
 from gradopt.lowering.autodiff.context import Context, ForwardContext, ReverseContext
 from gradopt.lowering.autodiff.registry import find_forward_rule, find_reverse_rule
-from gradopt.lowering.autodiff.tasks import Task
+from gradopt.lowering.tasks import Task
 
 if TYPE_CHECKING:
     from gradopt.lowering.autodiff.state import State

@@ -19,7 +19,7 @@ from gradopt.lowering.autodiff.context import is_float_tensor
 from gradopt.lowering.autodiff.engine import PASS_NAME, Derivative, forward_block, reverse_block
 from gradopt.lowering.autodiff.helpers import full_like, match_type, zeros_like
 from gradopt.lowering.autodiff.state import State
-from gradopt.lowering.autodiff.tasks import Task
+from gradopt.lowering.tasks import Task
 
 __all__ = ["MODES", "derive_for_call", "derive_function", "function_block", "has_implicit_seed", "resolve_wrt"]
 

@@ -18,8 +18,8 @@ from gradopt.lowering.autodiff.functions import MODES, check_seedable, derive_fu
 from gradopt.lowering.autodiff.requests import lower_requests
 from gradopt.lowering.autodiff.split import split_function
 from gradopt.lowering.autodiff.state import State
-from gradopt.lowering.autodiff.tasks import run_task
 from gradopt.lowering.passes.base import Pass, PassContext, option
+from gradopt.lowering.tasks import run_task
 
 __all__ = ["AutodiffPass"]
 

@@ -12,7 +12,7 @@ from gradopt.ir.operation import Block, Operation, Region
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.engine import Derivative, forward_block, reverse_block
 from gradopt.lowering.autodiff.helpers import match_type, zeros_like
-from gradopt.lowering.autodiff.tasks import Task
+from gradopt.lowering.tasks import Task
 
 if TYPE_CHECKING:
     from gradopt.lowering.autodiff.state import State

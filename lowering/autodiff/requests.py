@@ -18,7 +18,7 @@ from gradopt.lowering.autodiff.custom import function_type
 from gradopt.lowering.autodiff.functions import check_seedable, derive_function, resolve_wrt
 from gradopt.lowering.autodiff.helpers import match_type
 from gradopt.lowering.autodiff.state import State
-from gradopt.lowering.autodiff.tasks import run_task
+from gradopt.lowering.tasks import run_task
 
 __all__ = ["lower_requests"]
 

@@ -21,7 +21,7 @@ from gradopt.lowering.autodiff.context import is_float_tensor
 from gradopt.lowering.autodiff.engine import PASS_NAME, Derivative, reverse_block
 from gradopt.lowering.autodiff.functions import Frame, gradients_of, open_function
 from gradopt.lowering.autodiff.state import State
-from gradopt.lowering.autodiff.tasks import Task
+from gradopt.lowering.tasks import Task
 
 __all__ = ["SplitFunction", "split_for_call", "split_function"]
 

@@ -1,4 +1,4 @@
-"""Batches one block. A task (see autodiff/tasks.py), so that rules of operations with regions need no recursion."""
+"""Batches one block. A task (see tasks.py), so that rules of operations with regions need no recursion."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gradopt.ir.sizes import Size
 from gradopt.ir.types import TensorType, Type, tensor
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.helpers import size_operands
-from gradopt.lowering.autodiff.tasks import Task
 from gradopt.lowering.batch.registry import Batched, find_batch_rule
+from gradopt.lowering.tasks import Task
 
 if TYPE_CHECKING:
     from gradopt.lowering.autodiff.state import State

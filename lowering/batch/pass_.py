@@ -18,10 +18,10 @@ from gradopt.ir.types import FunctionType, tensor
 from gradopt.lowering.autodiff.cleanup import remove_dead
 from gradopt.lowering.autodiff.functions import function_block
 from gradopt.lowering.autodiff.state import State
-from gradopt.lowering.autodiff.tasks import run_task
 from gradopt.lowering.batch.engine import PASS_NAME, BatchContext, batch_block
 from gradopt.lowering.batch.registry import Batched
 from gradopt.lowering.passes.base import Pass, PassContext, option
+from gradopt.lowering.tasks import run_task
 
 __all__ = ["BatchPass", "batch_into"]
 

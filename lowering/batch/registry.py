@@ -8,7 +8,7 @@ one entry a result: a Value that is batched, or a `Batched` that says itself.
         '''The same axes, one further back.'''
         return context.builder.prim.reduce(x.value, kind=op.kind, axes=[axis + 1 for axis in op.axes])
 
-At least one operand is batched. A rule may be a task (see autodiff/tasks.py).
+At least one operand is batched. A rule may be a task (see tasks.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Control flow in a native program: loops, branches, and the memory of what they carry."""
+"""Control flow in a native program: loops, branches, and the memory of what they carry.
+
+Each is a task (see tasks.py) that waits for the blocks inside it, so any depth of nesting works."""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from gradopt.lowering.native.program import (
     WhileEnd,
     WhileTest,
 )
-from gradopt.lowering.plan.checks import check
+from gradopt.lowering.tasks import Task
 
 if TYPE_CHECKING:
     from gradopt.lowering.plan.program import ProgramMaker
@@ -135,7 +137,7 @@ def yield_into(maker: ProgramMaker, block: Block, buffers: Sequence[int]) -> Non
         maker.index[storage_base(operand)] = buffer
 
 
-def scan(maker: ProgramMaker, op: Any) -> None:
+def scan(maker: ProgramMaker, op: Any) -> Task[None]:
     """`prim.scan`: a counted loop; row t of xs and ys is a window that moves."""
     body = op.regions[0].block
     count = op.num_carry
@@ -163,14 +165,14 @@ def scan(maker: ProgramMaker, op: Any) -> None:
         offset = maker.sizes.variable()
         maker.emit(Compute(offset, "mul", step, nbytes_of(maker, type)))
         maker.emit(Point(window, base, offset), [base])
-    maker.operations(body)
+    yield maker.operations(body)
     carries.advance()
     maker.emit(LoopEnd())
     maker.extend(begin)
     carries.finish(op.results[:count])
 
 
-def while_(maker: ProgramMaker, op: Any) -> None:
+def while_(maker: ProgramMaker, op: Any) -> Task[None]:
     """`prim.while`: condition, test, body, as long as the test holds."""
     condition, body = (region.block for region in op.regions)
     carries = Carries(maker, op, op.operands[: op.num_carry], body)
@@ -187,7 +189,7 @@ def while_(maker: ProgramMaker, op: Any) -> None:
     if op.max_trip_count is not None:
         maker.emit(Compute(trips, "add", 0, 0))
     maker.emit(WhileBegin())
-    maker.operations(condition)
+    yield maker.operations(condition)
     maker.emit(WhileTest(flag), [flag])
     if op.max_trip_count is not None:
         maker.emit(Compute(trips, "add", trips, 1))
@@ -197,7 +199,7 @@ def while_(maker: ProgramMaker, op: Any) -> None:
                   "        return report(context, parameter(context, 1), parameter(context, 0), 0)\n"
                   "    return 0\n")
         maker.launch_sizes(op, Launch(source, 1, 1, []), [trips, number])
-    maker.operations(body)
+    yield maker.operations(body)
     carries.advance()
     maker.emit(WhileEnd())
     maker.extend(begin)
@@ -212,36 +214,36 @@ def result_buffers(maker: ProgramMaker, op: Operation) -> list[int]:
     return buffers
 
 
-def branch(maker: ProgramMaker, block: Block, operands: Sequence[Value], results: Sequence[int]) -> None:
+def branch(maker: ProgramMaker, block: Block, operands: Sequence[Value], results: Sequence[int]) -> Task[None]:
     """One region of an `if` or `switch`: it computes its results in the op's buffers."""
     bind(maker, block.arguments, [maker.buffer(value) for value in operands])
     yield_into(maker, block, results)
-    maker.operations(block)
+    yield maker.operations(block)
 
 
-def if_(maker: ProgramMaker, op: Any) -> None:
+def if_(maker: ProgramMaker, op: Any) -> Task[None]:
     """`prim.if`."""
     results = result_buffers(maker, op)
     for value in op.operands[1:]:
         maker.touch(maker.buffer(value))
     condition = maker.buffer(op.operands[0])
     maker.emit(IfBegin(condition), [condition])
-    branch(maker, op.regions[0].block, op.operands[1:], results)
+    yield branch(maker, op.regions[0].block, op.operands[1:], results)
     maker.emit(Else())
-    branch(maker, op.regions[1].block, op.operands[1:], results)
+    yield branch(maker, op.regions[1].block, op.operands[1:], results)
     maker.emit(IfEnd(), [*results, *(maker.buffer(value) for value in op.operands[1:])])
 
 
-def switch(maker: ProgramMaker, op: Any) -> None:
+def switch(maker: ProgramMaker, op: Any) -> Task[None]:
     """`prim.switch`."""
     results = result_buffers(maker, op)
     index = maker.buffer(op.operands[0])
     maker.emit(SwitchBegin(index), [index])
     for region in op.regions:
         maker.emit(Case())
-        branch(maker, region.block, op.operands[1:], results)
+        yield branch(maker, region.block, op.operands[1:], results)
     maker.emit(SwitchEnd(), [*results, *(maker.buffer(value) for value in op.operands[1:])])
 
 
-CONTROL: dict[str, Callable[[Any, Any], None]] = {"prim.scan": scan, "prim.while": while_, "prim.if": if_, "prim.switch": switch,
-                                                       "prim.check": check}
+CONTROL: dict[str, Callable[[Any, Any], Task[None]]] = {"prim.scan": scan, "prim.while": while_, "prim.if": if_,
+                                                       "prim.switch": switch}

@@ -30,11 +30,12 @@ from gradopt.lowering.native.program import (
     SizeRef,
     Temporary,
 )
-from gradopt.lowering.plan.checks import RuntimeCheck
+from gradopt.lowering.plan.checks import RuntimeCheck, check
 from gradopt.lowering.plan.control import CONTROL
 from gradopt.lowering.plan.memory import Interval, assign_offsets
 from gradopt.lowering.plan.size_table import SizeTable
 from gradopt.lowering.runnable import check_elements, only_block
+from gradopt.lowering.tasks import Task, run_task
 
 __all__ = ["make_program"]
 
@@ -69,7 +70,7 @@ class ProgramMaker:
         assert terminator is not None and terminator.has_trait(TERMINATOR)
         self._declare_results(terminator)
         self._check_sizes()
-        self.operations(self.block)
+        run_task(self.operations(self.block))
         arena = self._place_temporaries()
         return Program(self.name, self.kernels, self.sizes.entries, self.buffers, self.instructions, arena, self.scratch,
                        single=len(terminator.operands) == 1, checks=self.checks)
@@ -198,10 +199,12 @@ class ProgramMaker:
             self.touch(buffer)
         self.instructions.append(instruction)
 
-    def operations(self, block: Block) -> None:
+    def operations(self, block: Block) -> Task[None]:
         """The instructions of a block (not of its terminator)."""
         for op in block.operations:
-            if op is not block.last:
+            if op.name in CONTROL:
+                yield CONTROL[op.name](self, op)
+            elif op is not block.last:
                 self._operation(op)
 
     def _operation(self, op: Operation) -> None:
@@ -209,8 +212,8 @@ class ProgramMaker:
             return
         if isinstance(op, NestOp):
             self._nest(op)
-        elif op.name in CONTROL:
-            CONTROL[op.name](self, op)
+        elif op.name == "prim.check":
+            check(self, op)
         elif op.name in LIBRARY:
             for launch in LIBRARY[op.name](op):
                 self._launch(op, launch)

@@ -36,15 +36,22 @@ class Effects:
             self._regions[new] = self._regions.pop(old)
 
     def _regions_pure(self, op: Operation) -> bool:
-        """True if all ops inside are pure. Each op is looked at once, however deep it lies."""
+        """True if all ops inside are pure. Each op is looked at once, however deep it lies and whichever op around it is asked about."""
         known = self._regions.get(op)
         if known is not None:
             return known
-        inside = [inner for inner in op.walk() if inner is not op]
-        found = {inner: True for inner in inside if inner.regions}
-        found[op] = True
+        inside: list[Operation] = []
+        entered = [op]
+        for holder in entered:  # grows: every op that holds regions which nobody has asked about yet
+            for region in holder.regions:
+                for block in region.blocks:
+                    for inner in block.operations:
+                        inside.append(inner)
+                        if inner.regions and inner not in self._regions:
+                            entered.append(inner)
+        found = dict.fromkeys(entered, True)
         for inner in reversed(inside):  # children before parents
-            pure = PURE in inner.definition.traits and found.get(inner, True)
+            pure = PURE in inner.definition.traits and found.get(inner, self._regions.get(inner, True))
             if pure and "callee" in inner.definition.attributes:
                 pure = self._call_pure(inner)
             if not pure:

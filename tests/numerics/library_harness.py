@@ -12,7 +12,7 @@ from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Block, Operation, Region, UnregisteredOp
 from gradopt.ir.types import TensorType
 from gradopt.lowering.fuse.program import fuse_block
-from gradopt.lowering.interpreter import _run_region
+from gradopt.lowering.interpreter import run_region
 from gradopt.lowering.native import pool
 from gradopt.lowering.native.executable import Executable
 from gradopt.lowering.plan.program import make_program
@@ -51,7 +51,7 @@ def run_both(types: Sequence[TensorType], body: Body, arrays: Sequence[Array]) -
     """(results of the native program, of the NumPy meaning). Raises AssertionError if one and two threads differ in a bit."""
     function = function_of(types, body)
     with np.errstate(all="ignore"):
-        expected = _run_region(function.regions[0], list(arrays))
+        expected = run_region(function.regions[0], list(arrays))
     run = compiled(function)
     found: list[list[Array]] = []
     for threads in (1, 2):

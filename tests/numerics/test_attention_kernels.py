@@ -103,7 +103,7 @@ def test_cut_off_keys_do_not_leak(mask_kind):
 def backward(types, arrays, element=F32, width=8, heads=2, wrt=(0, 1, 2), masked=None, **attributes):
     """The adjoint through both kernels, against `bwd.attention`."""
     from gradopt.dialects.bwd.neural.attention import AttentionOp
-    from gradopt.lowering.interpreter import _run_region
+    from gradopt.lowering.interpreter import run_region
     from library_harness import function_of, run_both
 
     dy = RNG.standard_normal(types[0].shape).astype(numpy_dtype(element))
@@ -118,7 +118,7 @@ def backward(types, arrays, element=F32, width=8, heads=2, wrt=(0, 1, 2), masked
     found, _ = run_both(split, body, values)
     reference = function_of(split, lambda b, *given: b.create(AttentionOp.name, list(given), wrt=list(wrt), masked=masked, **options).results)
     with np.errstate(all="ignore"):
-        expected = _run_region(reference.regions[0], values)
+        expected = run_region(reference.regions[0], values)
     for one, other in zip(found, expected):
         assert one.shape == other.shape and one.dtype == other.dtype
         a, b = one.astype(np.float64), other.astype(np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gradopt.ir.sizes import named_size
 from gradopt.ir.types import F32, I32, tensor
-from gradopt.lowering.interpreter import _run_region
+from gradopt.lowering.interpreter import run_region
 
 sys.path.insert(0, str(Path(__file__).parent))
 from library_harness import compiled, function_of
@@ -70,7 +70,7 @@ def _compare(types, body, make, tolerance):
     for n, m in ((1, 1), (7, 40), (100, 33)):
         arrays = make(n, m)
         with np.errstate(all="ignore"):
-            expected = _run_region(reference.regions[0], list(arrays))
+            expected = run_region(reference.regions[0], list(arrays))
         found = run(*arrays)
         for one, other in zip(found if isinstance(found, tuple) else (found,), expected):
             np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)

@@ -11,7 +11,7 @@ from gradopt.dialects.arrays import numpy_dtype
 from gradopt.ir.types import BF16, F16, F32, F64, tensor
 
 sys.path.insert(0, str(Path(__file__).parent))
-from gradopt.lowering.interpreter import _run_region
+from gradopt.lowering.interpreter import run_region
 from library_harness import check, function_of, run_both
 
 RNG = np.random.default_rng(5)
@@ -52,7 +52,7 @@ def both(case, layout, element):
 
     found, expected = run_both([type, y_type], adjoint, [x, dy])
     reference = function_of([type, y_type], lambda b, x, dy: b.create("bwd.max_pool2d", [x, dy], **options).results)
-    wanted = _run_region(reference.regions[0], [x, dy])[0].astype(np.float64)
+    wanted = run_region(reference.regions[0], [x, dy])[0].astype(np.float64)
     tolerance = {"f16": 2e-3, "bf16": 2e-2, "f32": 1e-6, "f64": 1e-14}[element.text]
     np.testing.assert_allclose(found[0].astype(np.float64), wanted, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(expected[0].astype(np.float64), wanted, rtol=tolerance, atol=tolerance)

@@ -13,7 +13,7 @@ from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
 from gradopt.lowering.autodiff.engine import Derivative
 from gradopt.lowering.autodiff.regions import RegionDerivative, forward_region, reverse_region, value_or_zeros
 from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
-from gradopt.lowering.autodiff.tasks import Task
+from gradopt.lowering.tasks import Task
 
 
 @reverse_rule("hl.if", "hl.switch", "prim.if", "prim.switch")

@@ -16,7 +16,7 @@ from gradopt.lowering.autodiff.functions import derive_for_call, function_block
 from gradopt.lowering.autodiff.helpers import match_type, zeros_like
 from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
 from gradopt.lowering.autodiff.split import split_for_call
-from gradopt.lowering.autodiff.tasks import Task
+from gradopt.lowering.tasks import Task
 
 
 def find_callee(context: Context, op: Any) -> Operation:

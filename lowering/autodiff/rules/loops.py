@@ -30,7 +30,7 @@ from gradopt.lowering.autodiff.regions import (
     value_or_zeros,
 )
 from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
-from gradopt.lowering.autodiff.tasks import Task
+from gradopt.lowering.tasks import Task
 
 
 @reverse_rule("hl.while", "prim.while")

@@ -16,8 +16,8 @@ from gradopt.lowering.autodiff.helpers import zeros_like
 from gradopt.lowering.autodiff.loop_activity import active_carries, varied_arguments
 from gradopt.lowering.autodiff.regions import RegionDerivative, copy_region, forward_region, reverse_region, value_or_zeros
 from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
-from gradopt.lowering.autodiff.tasks import Task
 from gradopt.lowering.decompose.scan_adjoint import lower_scan_adjoint
+from gradopt.lowering.tasks import Task
 
 
 @reverse_rule("hl.scan", "prim.scan")

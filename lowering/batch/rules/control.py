@@ -14,9 +14,9 @@ from gradopt.ir.types import FunctionType
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.cleanup import remove_dead
 from gradopt.lowering.autodiff.helpers import expand_axes, full_like
-from gradopt.lowering.autodiff.tasks import Task
 from gradopt.lowering.batch.engine import BatchContext, batch_block
 from gradopt.lowering.batch.registry import Batched, batch_rule
+from gradopt.lowering.tasks import Task
 
 IN_PROGRESS = object()  # stands for a function whose batch is being made
 

@@ -18,8 +18,8 @@ from gradopt.lowering.autodiff.context import is_float_tensor
 from gradopt.lowering.autodiff.engine import Derivative, forward_block, reverse_block
 from gradopt.lowering.autodiff.helpers import zeros_like
 from gradopt.lowering.autodiff.state import State
-from gradopt.lowering.autodiff.tasks import run_task
-from gradopt.lowering.interpreter import _run_region
+from gradopt.lowering.interpreter import run_region
+from gradopt.lowering.tasks import run_task
 
 
 def element_of(array):
@@ -75,7 +75,7 @@ class Program:
     def run(self, *arrays):
         assert len(arrays) == len(self.block.arguments)
         with np.errstate(all="ignore"):
-            results = _run_region(self.region, [np.asarray(array) for array in arrays])
+            results = run_region(self.region, [np.asarray(array) for array in arrays])
         for value, array in zip(self.outputs, results):
             assert len(array.shape) == value.type.rank, f"{value} gave shape {array.shape}"
             assert all(size is None or size == actual for size, actual in zip(value.type.shape, array.shape)), \
