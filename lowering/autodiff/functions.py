@@ -121,7 +121,7 @@ def close_function(state: State, frame: Frame, values: Sequence[Value], name: st
         tuple(argument.type for argument in frame.block.arguments), tuple(value.type for value in values)))}
     if private:
         frame.function.properties["sym_visibility"] = StringAttr("private")
-    remove_dead(frame.block, state.symbols)
+    remove_dead(frame.block, state)
     frame.function.location = fuse(origin.location, PASS_NAME)
     state.add_function(frame.function, name, origin)
     return frame.function
@@ -188,7 +188,7 @@ def derive_function(state: State, function: Operation, mode: str, wrt: Sequence[
     results = frame.results
     if mode == "hvp":
         frame.terminator.operands = (*results, *gradients)
-        remove_dead(frame.block, state.symbols)
+        remove_dead(frame.block, state)
         tangents = yield forward_part(state, frame, wrt, directions)
         products = tangents[len(results):]
         return close_function(state, frame, [*frame.results, *(t for t in products if t is not None)], name, function,

@@ -10,6 +10,7 @@ from gradopt.ir.cloning import clone_region_into, inline_block
 from gradopt.ir.locations import AnyLocation
 from gradopt.ir.operation import Block, Operation, Region
 from gradopt.ir.values import Value
+from gradopt.lowering.autodiff.cleanup import remove_dead
 from gradopt.lowering.autodiff.engine import Derivative, forward_block, reverse_block
 from gradopt.lowering.autodiff.helpers import match_type, zeros_like
 from gradopt.lowering.tasks import Task
@@ -17,7 +18,8 @@ from gradopt.lowering.tasks import Task
 if TYPE_CHECKING:
     from gradopt.lowering.autodiff.state import State
 
-__all__ = ["RegionDerivative", "copy_region", "forward_region", "region_with_arguments", "reverse_region", "value_or_zeros"]
+__all__ = ["RegionDerivative", "copy_region", "finish_region", "forward_region", "region_with_arguments", "reverse_region",
+           "take_region", "value_or_zeros"]
 
 
 class RegionDerivative(NamedTuple):
@@ -46,16 +48,25 @@ def copy_region(region: Region) -> Region:
 
 
 def reverse_region(state: State, region: Region, sources: Sequence[int], seeds: Sequence[bool | None]) -> Task[RegionDerivative]:
-    """A copy of `region` with one more argument for each yielded value that has a seed (None: zero; else whether it may hold
-    masked
-    lanes), and the cotangents of the arguments `sources`. The terminator still yields the forward values."""
-    copy = copy_region(region)
+    """A copy of `region` with one more argument for each yielded value that has a seed (None: zero; else whether it may hold masked
+    lanes), and the cotangents of the arguments `sources`. The terminator still yields the forward values, and the copy is not ready
+    for use before `finish_region`."""
+    copy = state.deferred.copy_region(region)
     block = copy.block
     assert block.last is not None
     cotangents = [None if masked is None else Derivative(block.add_argument(value.type), masked)
                   for value, masked in zip(block.last.operands, seeds)]
     found = yield reverse_block(state, block, [block.arguments[index] for index in sources], cotangents)
     return RegionDerivative(copy, found)
+
+
+def finish_region(state: State, part: RegionDerivative, builder: Builder, positions: Sequence[int], like: Sequence[Value]) -> None:
+    """Makes the region yield the derivatives at `positions`, of the types of `like` (zeros where structurally zero), and nothing else;
+    what these do not need goes."""
+    part.terminator.operands = tuple(value_or_zeros(builder, part.derivatives[position], value)
+                                     for position, value in zip(positions, like, strict=True))
+    remove_dead(part.block, state)
+    state.deferred.settle_block(part.block)
 
 
 def region_with_arguments(region: Region, order: Sequence[int | Value], location: AnyLocation) -> tuple[Region, list[Value]]:
@@ -74,11 +85,23 @@ def region_with_arguments(region: Region, order: Sequence[int | Value], location
     return copy, [block.arguments[position] for position, entry in enumerate(order) if not isinstance(entry, int)]
 
 
+def take_region(region: Region, order: Sequence[int | Value]) -> tuple[Region, list[Value]]:
+    """`region_with_arguments` that takes the operations out of `region` instead of copying them: for an op that is replaced."""
+    old = region.block
+    copy = Region([Block([old.arguments[entry].type if isinstance(entry, int) else entry.type for entry in order])])
+    for entry, argument in zip(order, copy.block.arguments):
+        if isinstance(entry, int):
+            old.arguments[entry].replace_all_uses_with(argument)
+    for op in old.operations:
+        copy.block.append(op.detach())
+    return copy, [argument for entry, argument in zip(order, copy.block.arguments) if not isinstance(entry, int)]
+
+
 def forward_region(state: State, region: Region, order: Sequence[int | Value], moving: Sequence[int], flags: Sequence[bool],
-                   location: AnyLocation) -> Task[RegionDerivative]:
-    """A copy of `region` whose new arguments (see `region_with_arguments`) are the tangents of the old ones `moving`, and the
-    tangents of what it yields."""
-    copy, new = region_with_arguments(region, order, location)
+                   location: AnyLocation, last: bool = True) -> Task[RegionDerivative]:
+    """A region whose new arguments (see `region_with_arguments`) are the tangents of the old ones `moving`, and the
+    tangents of what it yields. `last`: the operations are taken out of `region`, for its op is replaced."""
+    copy, new = take_region(region, order) if last else region_with_arguments(region, order, location)
     places = {entry: copy.block.arguments[position] for position, entry in enumerate(order) if isinstance(entry, int)}
     tangents = [Derivative(value, masked) for value, masked in zip(new, flags)]
     found = yield forward_block(state, copy.block, [places[index] for index in moving], tangents)

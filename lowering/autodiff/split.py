@@ -70,7 +70,7 @@ def _split(state: State, function: Operation, wrt: Sequence[int], seeds: Sequenc
                       for gradient in found)
     results = frame.results
     frame.terminator.operands = (*results, *gradients)
-    remove_dead(frame.block, state.symbols, keep=marker)
+    remove_dead(frame.block, state, keep=marker)
     reverse = operations_behind(marker)
     residuals = find_residuals(frame, reverse, gradients)
     name = symbol_name(function)
@@ -79,7 +79,7 @@ def _split(state: State, function: Operation, wrt: Sequence[int], seeds: Sequenc
     frame.terminator.operands = (*results, *residuals)
     for argument in frame.block.arguments[len(frame.arguments):][::-1]:
         frame.block.erase_argument(argument.index)
-    remove_dead(frame.block, state.symbols)
+    remove_dead(frame.block, state)
     names = [state.add_function(finish(made, function, private=not complete), f"{name}_{suffix}", function)
              for made, suffix in ((backward, "bwd"), (frame.function, "fwd"))]
     return SplitFunction(names[1], names[0], tuple(value.type for value in residuals), kinds)

@@ -11,12 +11,15 @@ from gradopt.ir.diagnostics import Diagnostic, GradoptError
 from gradopt.ir.operation import Operation
 from gradopt.ir.symbols import symbols
 from gradopt.ir.values import Value
+from gradopt.lowering.autodiff.deferred import DeferredRegions
+from gradopt.lowering.simplify.effects import Effects
 
 __all__ = ["State"]
 
 
 class State:
-    """The module being changed. `made` remembers what was derived of which function, `loop_depth` how deep in loops we are."""
+    """The module being changed. `made` remembers what was derived of which function, `loop_depth` how deep in loops we are, `deferred`
+    which operations of unfinished regions are hollow, `effects` what was found to be pure."""
 
     def __init__(self, module: Operation) -> None:
         self.module = module
@@ -25,6 +28,8 @@ class State:
         self.in_progress: list[tuple[str, Operation]] = []
         self.missing: dict[Operation, Diagnostic] = {}
         self.loop_depth = 0
+        self.deferred = DeferredRegions()
+        self.effects = Effects(self.symbols)
 
     def function(self, name: str) -> Operation | None:
         """The function of that name, if there is one with a body."""
@@ -49,6 +54,7 @@ class State:
 
         if find_decomposition(op.name) is None:
             return None
+        self.deferred.settle(op)
         return list(decompose_operation(op, builder))
 
     def report_missing(self, op: Operation) -> None:

@@ -129,7 +129,7 @@ def batch_into(state: State, function: Operation, axes: tuple[int | str, ...], s
     values = run_task(batch_block(state, old, block, arguments, size))
     builder.create("func.return", [context.spread(value) for value in values])
     assert block.last is not None
-    remove_dead(block, state.symbols)
+    remove_dead(block, state)
     properties = {key: value for key, value in function.properties.items() if key not in ("arg_attrs", "res_attrs")}
     properties["function_type"] = TypeAttr(FunctionType(tuple(types), tuple(value.type for value in block.last.operands)))
     properties["sym_name"] = StringAttr(name)

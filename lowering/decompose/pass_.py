@@ -108,7 +108,8 @@ def apply(op: Operation, rule: Decomposition, builder: Builder) -> list[Value]:
 
 
 def decompose_operation(op: Operation, builder: Builder) -> list[Value]:
-    """The values of an operation's results in simpler operations, which `builder` inserts; `op` stays as it is.
+    """The values of an operation's results in simpler operations, which `builder` inserts. `op` stays where it is, but its
+    regions may be taken from it: it must be replaced.
 
     One step: what is built may be `hl` or `bwd` again. Raises GradoptError where the operation has no decomposition."""
     rule = find_decomposition(op.name)

@@ -8,10 +8,9 @@ from typing import Any
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Region
 from gradopt.ir.values import Value
-from gradopt.lowering.autodiff.cleanup import remove_dead
 from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
 from gradopt.lowering.autodiff.engine import Derivative
-from gradopt.lowering.autodiff.regions import RegionDerivative, forward_region, reverse_region, value_or_zeros
+from gradopt.lowering.autodiff.regions import RegionDerivative, finish_region, forward_region, reverse_region, value_or_zeros
 from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
 from gradopt.lowering.tasks import Task
 
@@ -22,16 +21,14 @@ def branch(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[
     wanted = [index for index in range(1, len(op.operands)) if context.wants(index)]
     seeds = [None if flag is None else flag.masked for flag in context.flags]
     parts: list[RegionDerivative] = []
-    for region in op.regions:
+    for region in context.state.deferred.origin(op).regions:
         parts.append((yield reverse_region(context.state, region, [index - 1 for index in wanted], seeds)))
     moving = [position for position in range(len(wanted)) if any(part.derivatives[position] is not None for part in parts)]
     if not moving:
         return []
     for part in parts:
         builder = Builder(before=part.terminator, location=context.builder.location)
-        part.terminator.operands = tuple(value_or_zeros(builder, part.derivatives[position],
-                                                        part.block.arguments[wanted[position] - 1]) for position in moving)
-        remove_dead(part.block, context.state.symbols)
+        finish_region(context.state, part, builder, moving, [part.block.arguments[wanted[position] - 1] for position in moving])
     given = [g for g in cotangents if g is not None]
     back = context.builder.create(op.name, [*op.operands, *given], regions=[part.region for part in parts])
     gradients: list[Derivative | None] = [None] * len(op.operands)

@@ -16,7 +16,6 @@ from gradopt.ir.operation import Region
 from gradopt.ir.sizes import UNKNOWN, Size
 from gradopt.ir.types import I64
 from gradopt.ir.values import Value
-from gradopt.lowering.autodiff.cleanup import remove_dead
 from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
 from gradopt.lowering.autodiff.engine import Derivative
 from gradopt.lowering.autodiff.helpers import full_of, match_type, scalar, size_operands, zeros_like
@@ -24,9 +23,11 @@ from gradopt.lowering.autodiff.loop_activity import active_carries, varied_argum
 from gradopt.lowering.autodiff.loops import build_for, read_row, write_row
 from gradopt.lowering.autodiff.regions import (
     RegionDerivative,
+    finish_region,
     forward_region,
     region_with_arguments,
     reverse_region,
+    take_region,
     value_or_zeros,
 )
 from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
@@ -36,6 +37,7 @@ from gradopt.lowering.tasks import Task
 @reverse_rule("hl.while", "prim.while")
 def while_(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[list[Derivative | None]]:
     """A counted reverse loop. Needs a bound: `max_trip_count`, or the form of a `for` (see `counted_form`)."""
+    context.state.deferred.settle(op)
     if op.max_trip_count is None and counted_form(op) is None:
         raise GradoptError.at(op.location, f"'{op.name}' op without 'max_trip_count' has no reverse derivative: give it a bound, "
                               "or use forward mode")
@@ -61,6 +63,7 @@ class LoopAdjoint:
     def run(self) -> Task[list[Derivative | None]]:
         """The cotangents of the operands."""
         context, op, first, num_carry = self.context, self.op, self.first, self.num_carry
+        context.state.deferred.settle(op)
         wanted = [index for index in range(len(self.values)) if context.wants(self.skipped + index)]
         seeded = [index for index, g in enumerate(self.cotangents) if g is not None]
         active = active_carries(op.body.block, [first + index for index in wanted], seeded, num_carry, first)
@@ -70,9 +73,9 @@ class LoopAdjoint:
         summed = [index for index in sources if index >= num_carry and found[index] is not None]
         builder = Builder(before=vjp.terminator, location=context.builder.location)
         arguments = vjp.block.arguments
-        vjp.terminator.operands = tuple(value_or_zeros(builder, found[index], arguments[first + index])
-                                        for index in (*active, *summed))
-        remove_dead(vjp.block, context.state.symbols)
+        returned = [*active, *summed]
+        finish_region(context.state, vjp, builder, [sources.index(index) for index in returned],
+                      [arguments[first + index] for index in returned])
         kept = [index for index in range(num_carry) if arguments[first + index].users]
         trips, buffers = self.keep(kept)
         results = self.reverse_loop(vjp, active, summed, kept, trips, buffers)
@@ -204,7 +207,7 @@ def while_tangents(context: ForwardContext, op: Any, *tangents: Value | None) ->
     builder = Builder(before=jvp.terminator, location=context.builder.location)
     yields = jvp.terminator.operands
     jvp.terminator.operands = (*yields, *(value_or_zeros(builder, jvp.derivatives[index], yields[index]) for index in carries))
-    condition: Region = region_with_arguments(op.condition, order, op.location)[0]
+    condition: Region = take_region(op.condition, order)[0]
     forward = context.forward_builder
     operands: list[Value] = []
     for group in (range(num_carry), range(num_carry, count)):

@@ -9,12 +9,11 @@ from typing import Any
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation, Region
 from gradopt.ir.values import Value
-from gradopt.lowering.autodiff.cleanup import remove_dead
 from gradopt.lowering.autodiff.context import ForwardContext, ReverseContext
 from gradopt.lowering.autodiff.engine import Derivative
 from gradopt.lowering.autodiff.helpers import zeros_like
 from gradopt.lowering.autodiff.loop_activity import active_carries, varied_arguments
-from gradopt.lowering.autodiff.regions import RegionDerivative, copy_region, forward_region, reverse_region, value_or_zeros
+from gradopt.lowering.autodiff.regions import RegionDerivative, copy_region, finish_region, forward_region, reverse_region, value_or_zeros
 from gradopt.lowering.autodiff.registry import forward_rule, reverse_rule
 from gradopt.lowering.decompose.scan_adjoint import lower_scan_adjoint
 from gradopt.lowering.tasks import Task
@@ -24,6 +23,7 @@ from gradopt.lowering.tasks import Task
 def scan(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[list[Derivative | None]]:
     """bwd.scan over body_vjp; for prim.scan what bwd.scan decomposes to, a prim.scan the other way round."""
     count, num_carry = len(op.operands), op.num_carry
+    context.state.deferred.settle(op)
     if op.length == 0:
         return [*context.flags[:num_carry], *[None] * (count - num_carry)]
     wanted = [index for index in range(count) if context.wants(index)]
@@ -35,8 +35,8 @@ def scan(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[li
     builder = Builder(before=vjp.terminator, location=context.builder.location)
     arguments = vjp.block.arguments
     moving = [index for index in sources if index >= num_carry and found[index] is not None]
-    vjp.terminator.operands = tuple(value_or_zeros(builder, found[index], arguments[index]) for index in [*active, *moving])
-    remove_dead(vjp.block, context.state.symbols)
+    returned = [*active, *moving]
+    finish_region(context.state, vjp, builder, [sources.index(index) for index in returned], [arguments[index] for index in returned])
     if op.checkpoints:
         kept: list[int] = list(range(num_carry))
     else:
@@ -161,7 +161,7 @@ def body_jvp(context: ForwardContext, op: Any, order: Sequence[int | Value], mov
         if state.loop_depth > 0:
             flags = [True] * len(flags)
         state.loop_depth += 1
-        jvp = yield forward_region(state, op.body, order, moving, flags, context.builder.location)
+        jvp = yield forward_region(state, op.body, order, moving, flags, context.builder.location, last=all(flags))
         state.loop_depth -= 1
         grown = any(index < num_carry and not flag and (d := jvp.derivatives[index]) is not None and d.masked
                     for index, flag in zip(moving, flags))

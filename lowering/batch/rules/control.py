@@ -39,16 +39,34 @@ def batch_region(context: BatchContext, region: Region, flags: Sequence[bool],
     return Region([block]), found
 
 
+def batched_yields(block: Block, flags: Sequence[bool]) -> list[bool]:
+    """Which yields of a block may be batches if these arguments are: whatever depends on one, sizes excepted."""
+    found: set[Value] = {argument for argument, flag in zip(block.arguments, flags) if flag}
+    for op in block.operations:
+        if op is block.last:
+            return [operand in found for operand in op.operands]
+        if op.name != "prim.dim" and not found.isdisjoint(op.operands):
+            found.update(op.results)
+    return []
+
+
+def batched_arguments(block: Block, flags: Sequence[bool], num_carry: int) -> list[bool]:
+    """Which arguments of a loop's body may be batches in any step. The body need not be batched for that, or nested loops would
+    be batched again and again."""
+    flags = list(flags)
+    while True:
+        grown = [a or b for a, b in zip(flags, batched_yields(block, flags)[:num_carry])]
+        if grown == flags[:num_carry]:
+            return flags
+        flags[:num_carry] = grown
+
+
 @batch_rule("prim.scan")
 def scan(context: BatchContext, op: Any, *operands: Batched) -> Task[list[Batched]]:
     """The batch behind the rows of xs and ys; which carries are batches is a fixpoint over the steps."""
     num_carry, first_x = op.num_carry, len(operands) - op.num_xs
-    flags = [operand.batched for operand in operands]
-    while True:
-        region, found = yield batch_region(context, op.body, flags, [*flags[:num_carry], *[False] * op.num_ys])
-        if found[:num_carry] == flags[:num_carry]:
-            break
-        flags[:num_carry] = found[:num_carry]
+    flags = batched_arguments(op.body.block, [operand.batched for operand in operands], num_carry)
+    region, found = yield batch_region(context, op.body, flags, [*flags[:num_carry], *[False] * op.num_ys])
     values = [context.spread(operand) if flag else operand.value for operand, flag in zip(operands, flags)]
     for index in range(first_x, len(values)):
         if flags[index]:
@@ -64,14 +82,11 @@ def scan(context: BatchContext, op: Any, *operands: Batched) -> Task[list[Batche
 def while_(context: BatchContext, op: Any, *operands: Batched) -> Task[list[Batched]]:
     """While any example goes on; the examples that are done keep their carries."""
     num_carry = op.num_carry
-    flags = [operand.batched for operand in operands]
-    while True:
-        body, found = yield batch_region(context, op.body, flags, flags[:num_carry])
-        condition, (differs,) = yield batch_region(context, op.condition, flags, None)
-        grown = [True] * num_carry if differs else found
-        if grown == flags[:num_carry]:
-            break
-        flags[:num_carry] = grown
+    flags = batched_arguments(op.body.block, [operand.batched for operand in operands], num_carry)
+    if batched_yields(op.condition.block, flags)[0]:
+        flags[:num_carry] = [True] * num_carry
+    body, _ = yield batch_region(context, op.body, flags, flags[:num_carry])
+    condition, (differs,) = yield batch_region(context, op.condition, flags, None)
     if differs:
         keep_finished(body, condition, num_carry)
         any_true(condition)
@@ -109,16 +124,11 @@ def branch(context: BatchContext, op: Any, index: Batched, *operands: Batched) -
     if index.batched:
         return (yield select_branches(context, op, index.value, operands))
     flags = [operand.batched for operand in operands]
-    wanted: list[bool] | None = None
-    while True:
-        regions, found = [], [False] * len(op.results)
-        for region in op.regions:
-            made, yields = yield batch_region(context, region, flags, wanted)
-            regions.append(made)
-            found = [a or b for a, b in zip(found, yields)]
-        if found == wanted:
-            break
-        wanted = found
+    found = [any(flags) for flags in zip(*(batched_yields(region.block, flags) for region in op.regions))]
+    regions = []
+    for region in op.regions:
+        made, _ = yield batch_region(context, region, flags, found)
+        regions.append(made)
     results = context.builder.create(op.name, [index.value, *(operand.value for operand in operands)], regions=regions).results
     return [Batched(value, flag) for value, flag in zip(results, found)]
 
@@ -126,11 +136,11 @@ def branch(context: BatchContext, op: Any, index: Batched, *operands: Batched) -
 def select_branches(context: BatchContext, op: Any, index: Value, operands: Sequence[Batched]) -> Task[list[Batched]]:
     """Every branch for every example. A check in a branch may fail for an example that does not take it, so there must be
     none."""
-    for region in op.regions:
-        for inner in (inner for first in region.block.operations for inner in first.walk()):
-            if inner.name == "prim.check":
-                raise GradoptError.at(inner.location, "'prim.check' op stands in a branch that only some examples of a batch "
-                                      "take", [(op.location, "this is the branch")])
+    if not context.state.effects.removable(op):
+        inside = (inner for inner in op.walk() if inner.name == "prim.check")
+        found_check = next(inside, op)
+        raise GradoptError.at(found_check.location, f"'{found_check.name}' op {'stands' if found_check is not op else 'has a check'} in a "
+                              "branch that only some examples of a batch take", [(op.location, "this is the branch")])
     b = context.builder
     found: list[Value] = []
     count = len(op.regions)
@@ -176,7 +186,7 @@ def batch_function(state: Any, function: Operation, flags: Sequence[bool], conte
     arguments = [Batched(value, flag) for value, flag in zip(block.arguments, flags)]
     values = yield batch_block(state, old, block, arguments, context.size)
     Builder(block, location=function.location).create("func.return", [value.value for value in values])
-    remove_dead(block, state.symbols)
+    remove_dead(block, state)
     properties = {name: value for name, value in function.properties.items() if name not in ("arg_attrs", "res_attrs")}
     properties["function_type"] = TypeAttr(FunctionType(tuple(types), tuple(value.value.type for value in values)))
     properties["sym_visibility"] = StringAttr("private")

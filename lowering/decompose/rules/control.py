@@ -13,24 +13,25 @@ from gradopt.ir.types import I64, tensor
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.helpers import scalar, size_value
 from gradopt.lowering.autodiff.loops import build_scan, for_to_while
-from gradopt.lowering.autodiff.regions import copy_region
+from gradopt.lowering.autodiff.regions import take_region
 from gradopt.lowering.autodiff.rules.loops import constant_integer
 from gradopt.lowering.decompose.registry import decomposition
 from gradopt.lowering.decompose.scan_adjoint import lower_scan_adjoint
 
 
 def prim_regions(op: Operation) -> list[Region]:
-    """Copies of an op's regions that end in prim.yield."""
-    copies = []
+    """The op's regions, ending in prim.yield. They are taken from the op, which is replaced: a copy for each level would cost the square
+    of the depth."""
+    regions = []
     for region in op.regions:
-        copy = copy_region(region)
-        last = copy.block.last
+        taken, _ = take_region(region, range(len(region.block.arguments)))
+        last = taken.block.last
         assert last is not None
         values = last.operands
         last.erase()
-        Builder(copy.block, location=op.location).create("prim.yield", values)
-        copies.append(copy)
-    return copies
+        Builder(taken.block, location=op.location).create("prim.yield", values)
+        regions.append(taken)
+    return regions
 
 
 @decomposition("hl.scan", "hl.while", "hl.if", "hl.switch")
