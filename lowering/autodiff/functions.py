@@ -41,11 +41,11 @@ class Frame:
         return list(self.terminator.operands)
 
 
-def function_block(function: Operation, location: AnyLocation) -> Block:
-    """The body of a function. Raises GradoptError for a declaration and for a body of several blocks."""
+def function_block(function: Operation, location: AnyLocation, wanted: str = "derivative") -> Block:
+    """The body of a function, of which something is `wanted`. Raises GradoptError for a declaration and for several blocks."""
     name = symbol_name(function)
     if not function.regions or not function.regions[0].blocks:
-        raise GradoptError.at(location, f"function '@{name}' has no body, so it has no derivative",
+        raise GradoptError.at(location, f"function '@{name}' has no body, so it has no {wanted}",
                               [(function.location, f"'@{name}' is declared here")])
     if len(function.regions[0].blocks) != 1:
         raise GradoptError.at(location, f"function '@{name}' has {len(function.regions[0].blocks)} blocks, expected 1")
@@ -77,11 +77,12 @@ def resolve_wrt(function: Operation, wrt: Sequence[int | str] | None, location: 
             raise GradoptError.at(location, f"wrt names '{entry}', but the arguments of '@{name}' are "
                                   + (", ".join(f"'%{known}'" for known in names) or "unnamed"))
         index = names[entry.lstrip("%")] if isinstance(entry, str) else entry
+        said = f"wrt names '{entry}'" if isinstance(entry, str) else f"wrt is {entry}"
         if not 0 <= index < len(arguments):
-            raise GradoptError.at(location, f"wrt is {index}, but '@{name}' has {len(arguments)} argument"
+            raise GradoptError.at(location, f"{said}, but '@{name}' has {len(arguments)} argument"
                                   f"{'' if len(arguments) == 1 else 's'}")
         if not is_float_tensor(arguments[index].type):
-            raise GradoptError.at(location, f"wrt is {index}, but that argument of '@{name}' is {arguments[index].type.text}, "
+            raise GradoptError.at(location, f"{said}, but that argument of '@{name}' is {arguments[index].type.text}, "
                                   "expected a float tensor")
         if index in found:
             raise GradoptError.at(location, f"wrt names argument {index} of '@{name}' twice")

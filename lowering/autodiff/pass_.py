@@ -95,6 +95,9 @@ class AutodiffPass(Pass):
     def differentiate(self, state: State, function: Operation) -> None:
         """Adds one function's derivative."""
         name = symbol_name(function)
+        if self.split and self.mode in ("jvp", "hvp"):
+            raise GradoptError.at(function.location, f"mode={self.mode} of '@{name}' has no forward and backward part: split=true goes with "
+                                  "grad, value_and_grad and vjp")
         check_seedable(function, self.mode, function.location)
         wrt = resolve_wrt(function, self.wrt or None, function.location)
         if not wrt:

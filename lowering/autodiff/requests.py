@@ -52,7 +52,7 @@ def in_dependency_order(state: State) -> list[Operation]:
     back to
     the function that makes it."""
     order: dict[Operation, None] = {}
-    open_: dict[Operation, None] = {}
+    open_: dict[Operation, Operation | None] = {}  # each with the operation that led to it
     for root in list(state.symbols.values()):
         stack: list[tuple[Operation, Iterator[tuple[Operation, Operation]]]] = []
         if root not in order:
@@ -68,13 +68,23 @@ def in_dependency_order(state: State) -> list[Operation]:
                 continue
             op, callee = found
             if callee in open_:
-                if op.name.startswith("ad."):
-                    raise GradoptError.at(op.location, f"'{op.name}' op: '@{symbol_name(callee)}' asks for its own derivative, "
-                                          "which would be recursion")
+                refuse_own_derivative(callee, op, open_)
             elif callee not in order:
-                open_[callee] = None
+                open_[callee] = op
                 stack.append((callee, references(state, callee)))
     return list(order)
+
+
+def refuse_own_derivative(callee: Operation, last: Operation, way: dict[Operation, Operation | None]) -> None:
+    """Raises GradoptError if a request is among the calls that lead from `callee` back to it, the last one being `last`."""
+    functions = list(way)
+    steps = [step for function in functions[functions.index(callee) + 1:] if (step := way[function]) is not None] + [last]
+    for number, step in enumerate(steps):
+        if step.name.startswith("ad."):
+            asked = step.callee.root  # type: ignore[attr-defined]
+            notes = [(other.location, "on the way from that back to here") for other in (*steps[number + 1:], *steps[:number])]
+            raise GradoptError.at(step.location, f"'{step.name}' op: '@{asked}' asks for its own derivative, which would be recursion",
+                                  notes)
 
 
 def lower_request(state: State, op: Any) -> None:

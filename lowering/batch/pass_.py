@@ -21,6 +21,7 @@ from gradopt.lowering.autodiff.state import State
 from gradopt.lowering.batch.engine import PASS_NAME, BatchContext, batch_block
 from gradopt.lowering.batch.registry import Batched
 from gradopt.lowering.passes.base import Pass, PassContext, option
+from gradopt.lowering.passes.options import OutOfRange, natural
 from gradopt.lowering.tasks import run_task
 
 __all__ = ["BatchPass", "batch_into"]
@@ -79,16 +80,19 @@ def parse_batch_size(text: str, function: Operation) -> Size:
     """A number, UNKNOWN for `?`, else a named size. Raises GradoptError."""
     if text == "?":
         return UNKNOWN
-    if text.isdigit():
-        return int(text)
-    if not text.isidentifier():
-        raise GradoptError.at(function.location, f"the batch's size is '{text}', expected a number, a name or ?")
+    try:
+        return natural(text)
+    except OutOfRange:
+        raise GradoptError.at(function.location, f"the batch's size is {text}, expected an integer from 0 to 2^63 - 1") from None
+    except ValueError:
+        if not text.isidentifier():
+            raise GradoptError.at(function.location, f"the batch's size is '{text}', expected a number, a name or ?") from None
     return named_size(text)
 
 
 def check_axes(function: Operation, axes: tuple[int | str, ...]) -> list[int | None]:
     """One entry an argument: an axis, or None. Raises GradoptError."""
-    arguments = function_block(function, function.location).arguments
+    arguments = function_block(function, function.location, "batch").arguments
     name = symbol_name(function)
     if not axes:
         return [0] * len(arguments)
@@ -112,7 +116,7 @@ def check_axes(function: Operation, axes: tuple[int | str, ...]) -> list[int | N
 def batch_into(state: State, function: Operation, axes: tuple[int | str, ...], size: Size, name: str) -> Operation:
     """Adds the batch of a function to the module."""
     chosen = check_axes(function, axes)
-    old = function_block(function, function.location)
+    old = function_block(function, function.location, "batch")
     types = []
     for argument, axis in zip(old.arguments, chosen):
         one = tensor_type(argument)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gradopt.lowering.passes.base import Pass
 
-__all__ = ["OptionKind", "PassOption", "option_text", "pass_options"]
+__all__ = ["OptionKind", "OutOfRange", "PassOption", "natural", "option_text", "pass_options"]
 
 
 def _boolean(text: str) -> bool:
@@ -18,8 +18,19 @@ def _boolean(text: str) -> bool:
     return values[text.lower()]
 
 
-def _integer(text: str) -> int:
-    return int(text, 0)
+LIMIT = 1 << 63  # as for sizes in types
+
+
+class OutOfRange(ValueError):
+    """An integer that no count or size can be."""
+
+
+def natural(text: str) -> int:
+    """An integer in [0, 2^63): all that options count are numbers of things. Raises ValueError, of which OutOfRange is one."""
+    value = int(text, 0)
+    if not 0 <= value < LIMIT:
+        raise OutOfRange
+    return value
 
 
 def _integer_or_text(text: str) -> int | str:
@@ -40,10 +51,10 @@ class OptionKind(NamedTuple):
 # by the annotation of the field; `| None` is taken off first
 KINDS: dict[str, OptionKind] = {
     "bool": OptionKind("true or false", _boolean),
-    "int": OptionKind("an integer", _integer),
+    "int": OptionKind("an integer", natural),
     "float": OptionKind("a number", float),
     "str": OptionKind("a string", str),
-    "tuple[int, ...]": OptionKind("a list of integers", _integer, is_list=True),
+    "tuple[int, ...]": OptionKind("a list of integers", natural, is_list=True),
     "tuple[str, ...]": OptionKind("a list of strings", str, is_list=True),
     "tuple[int | str, ...]": OptionKind("a list of integers or names", _integer_or_text, is_list=True),
     "tuple[tuple[str, int], ...]": OptionKind("names with an integer each", str, is_list=True),

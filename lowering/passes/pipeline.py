@@ -14,7 +14,7 @@ from gradopt.ir.diagnostics import Diagnostic, GradoptError
 from gradopt.ir.dialect import near_miss
 from gradopt.ir.locations import Source, SourceLocation
 from gradopt.lowering.passes.base import Pass
-from gradopt.lowering.passes.options import PassOption, option_text, pass_options
+from gradopt.lowering.passes.options import OutOfRange, PassOption, natural, option_text, pass_options
 from gradopt.lowering.passes.registry import find_pass, pass_names
 
 __all__ = ["Item", "Nested", "PipelineError", "build_pipeline", "pipeline_text"]
@@ -229,6 +229,8 @@ def _read(scanner: Scanner, cls: type[Pass], option: PassOption, parts: Sequence
     for part in parts:
         try:
             value = kind.read(part.text)
+        except OutOfRange:
+            scanner.fail(f"{subject} is {part.text}, expected an integer from 0 to 2^63 - 1", part.offset)
         except ValueError:
             scanner.fail(f"{subject} takes {kind.description}, found '{part.text}'", part.offset)
         if option.choices and value not in option.choices:
@@ -254,7 +256,9 @@ def _collected(scanner: Scanner, key: str, parts: Sequence[Part], offset: int) -
     if len(parts) != 1:
         scanner.fail(f"'{key}' takes an integer: write {key}=…", offset)
     try:
-        return int(parts[0].text)
+        return natural(parts[0].text)
+    except OutOfRange:
+        scanner.fail(f"'{key}' is {parts[0].text}, expected an integer from 0 to 2^63 - 1", parts[0].offset)
     except ValueError:
         scanner.fail(f"'{key}' takes an integer, found '{parts[0].text}'", parts[0].offset)
 

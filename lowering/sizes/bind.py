@@ -45,7 +45,7 @@ class BindPass(Pass):
     sizes: tuple[tuple[str, int], ...] = option((), "each size name with its value, as options of their own: batch=32")
 
     def run(self, op: Operation, context: PassContext) -> None:
-        """Raises GradoptError for a name that is in no type, a negative value, and types that do not fit together any more."""
+        """Raises GradoptError for a name that is in no type, a value that is no size, and types that do not fit together any more."""
         from gradopt.ir.verifier import verify
 
         bind_sizes(op, dict(self.sizes))
@@ -109,8 +109,8 @@ class TypeMap:
 def bind_sizes(root: Operation, values: Mapping[str, int]) -> None:
     """Replaces named sizes in all types inside `root`. Raises GradoptError (then nothing is changed)."""
     for name, value in values.items():
-        if value < 0:
-            raise GradoptError.at(root.location, f"size '{name}' is bound to {value}, expected no negative value")
+        if not 0 <= value < 1 << 63:
+            raise GradoptError.at(root.location, f"size '{name}' is bound to {value}, expected an integer from 0 to 2^63 - 1")
     types = TypeMap(values)
     errors: list[Diagnostic] = []
     operations = list(root.walk())

@@ -139,3 +139,38 @@ def test_all_operations_without_a_derivative_are_reported_at_once(kit):
     assert "test.ir:2:" in found and "'test.first' op has no derivative" in found
     assert "test.ir:3:" in found and "'test.other' op has no derivative" in found
     assert "test.inactive" not in found
+
+
+def test_functions_that_ask_for_their_own_derivative_through_a_call(kit):
+    """Whichever function comes first, the request is to blame."""
+    asks = "func.func @f(%x: tensor<f64>) -> tensor<f64> {\n  %y = ad.grad @g(%x) : (tensor<f64>) -> tensor<f64>\n  return %y : tensor<f64>\n}\n"
+    calls = "func.func @g(%x: tensor<f64>) -> tensor<f64> {\n  %y = func.call @f(%x) : (tensor<f64>) -> tensor<f64>\n  return %y : tensor<f64>\n}\n"
+    for text, line in ((asks + calls, 2), (calls + asks, 6)):
+        found = message(kit, text)
+        assert f"test.ir:{line}:" in found
+        assert "'ad.grad' op: '@g' asks for its own derivative, which would be recursion" in found
+        assert "note: on the way from that back to here" in found
+
+
+@pytest.mark.parametrize("passes, expected", [
+    ("autodiff{func=f wrt=n}", "wrt names 'n', but that argument of '@f' is tensor<i64>, expected a float tensor"),
+    ("autodiff{func=f split=true mode=jvp}", "mode=jvp of '@f' has no forward and backward part"),
+    ("autodiff{func=f split=true mode=hvp}", "mode=hvp of '@f' has no forward and backward part"),
+    ("autodiff{func=d}", "function '@d' has no body, so it has no derivative"),
+    ("batch{func=d}", "function '@d' has no body, so it has no batch"),
+    ("batch{func=f size=9223372036854775808}", "the batch's size is 9223372036854775808, expected an integer from 0 to 2^63 - 1"),
+    ("batch{func=f size=-1}", "the batch's size is -1, expected an integer from 0 to 2^63 - 1"),
+    ("batch{func=f size=1.5}", "the batch's size is '1.5', expected a number, a name or ?"),
+    ("bind{batch=-1}", "'batch' is -1, expected an integer from 0 to 2^63 - 1"),
+    ("bind{batch=9223372036854775808}", "'batch' is 9223372036854775808, expected an integer from 0 to 2^63 - 1"),
+    ("remat{budget=-5}", "option 'budget' of pass 'remat' is -5, expected an integer from 0 to 2^63 - 1"),
+    ("fold{limit=-1}", "option 'limit' of pass 'fold' is -1, expected an integer from 0 to 2^63 - 1"),
+])
+def test_pipelines(passes, expected):
+    """Options that no function can meet, and numbers that are no counts."""
+    import gradopt
+
+    module = gradopt.parse(LOSS + "func.func private @d(tensor<f64>) -> tensor<f64>\n")
+    with pytest.raises(GradoptError) as caught:
+        gradopt.run_passes(module, passes)
+    assert expected in str(caught.value)
