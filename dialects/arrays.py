@@ -68,6 +68,13 @@ def accumulation_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.kind in "fV" and dtype.itemsize == 2 else dtype
 
 
+def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """f64 for floats, in which a sum's error does not grow with the number of its elements; the dtype itself for integers."""
+    import numpy as np
+
+    return np.dtype(np.float64) if dtype.kind == "f" else dtype
+
+
 def widen(array: Array) -> Array:
     """The array in its accumulation dtype."""
     return array.astype(accumulation_dtype(array.dtype), copy=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradopt.dialects.arrays import Array, widen
+from gradopt.dialects.arrays import Array, sum_dtype, widen
 from gradopt.dialects.constraints import (
     ANY_TENSOR,
     BOOL_TENSOR,
@@ -78,15 +78,15 @@ def _logsumexp(np: Any, x: Array, how: dict[str, Any]) -> Array:
 
 # name -> (formula, what the operand may be, meaning)
 PLAIN: dict[str, tuple[str, Constraint, Callable[..., Array]]] = {
-    "sum": ("the sum; integers wrap", NUMBER_TENSOR, lambda np, x, how: np.sum(x, dtype=x.dtype, **how)),
+    "sum": ("the sum; integers wrap", NUMBER_TENSOR, lambda np, x, how: np.sum(x, dtype=sum_dtype(x.dtype), **how)),
     "prod": ("the product; integers wrap. Its derivative never divides by x", NUMBER_TENSOR,
              lambda np, x, how: np.prod(x, dtype=x.dtype, **how)),
-    "mean": ("the sum divided by the number of elements", FLOAT_TENSOR, lambda np, x, how: np.mean(x, **how)),
+    "mean": ("the sum divided by the number of elements", FLOAT_TENSOR, lambda np, x, how: np.mean(x, dtype=sum_dtype(x.dtype), **how)),
     "variance": ("the mean of the squared distances from the mean (of the population: nothing is taken off the count)",
                  FLOAT_TENSOR,
-                 lambda np, x, how: np.var(x, **how)),
-    "std": ("the root of the variance; its derivative is 0 where all elements are equal", FLOAT_TENSOR, lambda np, x,
-            how: np.std(x, **how)),
+                 lambda np, x, how: np.var(x, dtype=sum_dtype(x.dtype), **how)),
+    "std": ("the root of the variance; its derivative is 0 where all elements are equal", FLOAT_TENSOR,
+            lambda np, x, how: np.std(x, dtype=sum_dtype(x.dtype), **how)),
     "max": ("the largest; NaN where any is NaN. A tie splits the cotangent evenly", NUMBER_TENSOR, _extreme("max")),
     "min": ("the smallest; NaN where any is NaN. A tie splits the cotangent evenly", NUMBER_TENSOR, _extreme("min")),
     "logsumexp": ("log(sum(e**x)) without overflow; -inf, with derivative 0, where all are -inf", FLOAT_TENSOR, _logsumexp),
@@ -125,7 +125,7 @@ class NormOp(Reduction):
         if self.ord == np.inf:
             found = np.max(size, initial=size.dtype.type(0), **how)
         else:
-            found = np.sum(size ** size.dtype.type(self.ord), dtype=size.dtype, **how) ** size.dtype.type(1 / self.ord)
+            found = np.sum(size ** size.dtype.type(self.ord), dtype=sum_dtype(size.dtype), **how) ** size.dtype.type(1 / self.ord)
         return np.asarray(found).astype(x.dtype, copy=False)
 
 

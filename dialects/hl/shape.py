@@ -187,13 +187,13 @@ class CollapseSumToOp(Operation):
 
     def evaluate(self, x: Array, *sizes: Array) -> Array:
         import numpy as np
-        from gradopt.dialects.arrays import widen
+        from gradopt.dialects.arrays import sum_dtype, widen
 
         shape = run_time_shape(self, tensor_type(self.results[0]), (x,), sizes)
         offset = x.ndim - len(shape)
         axes = tuple(axis for axis in range(x.ndim) if axis < offset or (shape[axis - offset] == 1 and x.shape[axis] != 1))
         wide = widen(x)
-        return np.sum(wide, axis=axes, dtype=wide.dtype).reshape(shape).astype(x.dtype)
+        return np.sum(wide, axis=axes, dtype=sum_dtype(wide.dtype)).reshape(shape).astype(x.dtype)
 
 
 class ConcatOp(Operation):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradopt.dialects.arrays import Array, accumulation_dtype
+from gradopt.dialects.arrays import Array, accumulation_dtype, sum_dtype
 from gradopt.dialects.constraints import ANY_TENSOR, check_axes, check_axis, same_shape, tensor_type
 from gradopt.ir.declare import (
     BOOLEAN,
@@ -53,8 +53,8 @@ def check_kind(kind: str, element: Type) -> None:
 class ReduceOp(Operation):
     """The elements along `axes` combined; those axes vanish. Over no elements it is the identity (0, 1, -inf or the least integer …).
 
-    max and min give NaN where any element is NaN. Sums of 16-bit floats accumulate in f32. The order of the additions is fixed by
-    the shape alone.
+    max and min give NaN where any element is NaN. Sums of 16-bit floats accumulate in f32, and long sums of f32
+    so that the error does not grow with their length. The order of the additions is fixed by the shape alone.
     """
 
     __slots__ = ()
@@ -83,7 +83,8 @@ class ReduceOp(Operation):
         wide = x.astype(accumulation_dtype(x.dtype), copy=False)
         if kind in ("sum", "prod"):
             function = np.add if kind == "sum" else np.multiply
-            return np.asarray(function.reduce(wide, axis=axes, dtype=wide.dtype)).astype(x.dtype)
+            dtype = sum_dtype(wide.dtype) if kind == "sum" else wide.dtype
+            return np.asarray(function.reduce(wide, axis=axes, dtype=dtype)).astype(x.dtype)
         function = np.maximum if kind == "max" else np.minimum
         return np.asarray(function.reduce(wide, axis=axes, initial=wide.dtype.type(initial))).astype(x.dtype)
 

@@ -5,66 +5,23 @@ The text depends on what the nest does only: names are numbered as they come, so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from gradopt.dialects.kernel import AccumulateOp, GemmOp, IndexOp, MapOp, NestOp, ReadOp, ReduceOp, WriteOp, YieldOp
-from gradopt.ir.attributes import AffineMapAttr
 from gradopt.ir.operation import Block, Operation
-from gradopt.ir.sizes import Size, SizeExpression, parse_size, product
+from gradopt.ir.sizes import Size, product
 from gradopt.ir.types import FloatType, TensorType
 from gradopt.ir.values import Value
+from gradopt.lowering.codegen.accumulators import COMBINE, Accumulators
+from gradopt.lowering.codegen.gemm import write_gemm
+from gradopt.lowering.codegen.indices import index_text, map_expression
+from gradopt.lowering.codegen.long_sums import is_long_sum, sum_axis, sum_type
 from gradopt.lowering.codegen.scalars import ACCUMULATE, identity_text, literal_text, scalar_expression, value_type
 
 __all__ = ["nest_source", "scratch_bytes"]
 
 SCRATCH_ALIGNMENT = 64
-
-
-@lru_cache(maxsize=4096)
-def map_expression(mapping: AffineMapAttr) -> Size:
-    """The result of an affine map of one result, in the names d0, d1, …"""
-    return parse_size(mapping.body.split("->", 1)[1].strip().removeprefix("(").removesuffix(")"))
-
-
-def index_text(index: Size, names: dict[str, str]) -> str:
-    """An index expression over variables."""
-    if not isinstance(index, SizeExpression):
-        return str(index)
-    text = ""
-    for monomial, coefficient in index.terms:
-        factors = [_atom_text(atom, names) for atom in monomial]
-        if abs(coefficient) != 1 or not factors:
-            factors.append(str(abs(coefficient)))
-        sign = (" - " if coefficient < 0 else " + ") if text else ("0 - " if coefficient < 0 else "")
-        text += sign + " * ".join(factors)
-    return text or "0"
-
-
-def _atom_text(atom: object, names: dict[str, str]) -> str:
-    if isinstance(atom, str):
-        return names[atom]
-    assert isinstance(atom, tuple)
-    kind, inner, divisor = atom
-    if _may_be_negative(inner):
-        function = "floor_divide" if kind == "floordiv" else "modulo"
-    else:
-        function = "index_divide" if kind == "floordiv" else "index_modulo"
-    return f"{function}({index_text(inner, names)}, {index_text(divisor, names)})"
-
-
-def _may_be_negative(index: Size) -> bool:
-    """True unless a sum has no negative term (loop variables and sizes are >= 0), nor any quotient or rest in it."""
-    work = [index]
-    while work:
-        size = work.pop()
-        if isinstance(size, SizeExpression):
-            if any(coefficient < 0 for _, coefficient in size.terms):
-                return True
-            work += [atom[1] for monomial, _ in size.terms for atom in monomial if not isinstance(atom, str)]
-        elif not isinstance(size, int) or size < 0:
-            return True
-    return False
 
 
 def _row_bytes(size: Size, element_bytes: int) -> int:
@@ -94,7 +51,8 @@ class NestSource:
         rest = arguments[inputs + outputs + kept:]
         self.outer, self.parameters = rest[:outer], rest[outer:]
         self.parameter_names = dict(zip(op.parameters, (f"p{i}" for i in range(len(self.parameters)))))  # type: ignore[attr-defined]
-        self.accumulators: dict[Operation, str] = {}
+        self.part_depth = 0  # where the sums of a block are declared
+        self.accumulators = Accumulators(self)
 
     # --- text
 
@@ -118,14 +76,14 @@ class NestSource:
         loops = [inner for inner in self.block.operations if not isinstance(inner, (GemmOp, YieldOp))]
         for inner in self.block.operations:
             if isinstance(inner, GemmOp):
-                self._gemm(inner)
+                write_gemm(self, inner)
         if loops:
-            self._begin_accumulators()
+            self.accumulators.begin()
             if self.op.interchange and stages:  # type: ignore[attr-defined]
                 self._interchanged()
             else:
                 self._rows()
-            self._end_accumulators()
+            self.accumulators.end()
         self.line("return 0")
         return "def kernel(lo, hi, context):\n" + "\n".join(self.lines) + "\n"
 
@@ -141,9 +99,10 @@ class NestSource:
         for argument, size in zip(self.scratch, self.op.scratch):  # type: ignore[attr-defined]
             type = argument.type
             assert isinstance(type, TensorType)
-            self.names[argument] = self._scratch_row(value_type(type.element), size)
+            self.names[argument] = self.scratch_row(value_type(type.element), size)
 
-    def _scratch_row(self, kind: str, size: Size) -> str:
+    def scratch_row(self, kind: str, size: Size) -> str:
+        """A new row of the worker's scratch."""
         name = f"s{self.regions}"
         self.line(f"{name} = scratch_{kind}(context, {self.offset}, {self.regions})")
         self.offset += _row_bytes(size, 8 if kind.endswith("64") else 1 if kind == "i1" else 4)
@@ -171,11 +130,19 @@ class NestSource:
                     rest = f"r{axis}"
 
     def _rows(self) -> None:
-        self.line("for o in range(lo, hi):")
+        totals = self.accumulators
+        if totals.parts:
+            self.line(f"for first in range(lo, hi, {totals.step}):")
+            self.depth += 1
+            totals.begin_block()
+        self.line(f"for o in range(first, minimum(first + {totals.step}, hi)):" if totals.parts else "for o in range(lo, hi):")
         self.depth += 1
         self._decode_outer("o")
         self._statements(self.block)
         self.depth -= 1
+        if totals.parts:
+            totals.end_block()
+            self.depth -= 1
 
     def _statements(self, block: Block) -> None:
         for inner in block.operations:
@@ -187,24 +154,52 @@ class NestSource:
     def _stage(self, stage: Operation) -> None:
         body = stage.regions[0].block
         kinds = stage.kinds if isinstance(stage, ReduceOp) else ()
-        totals = []
         terminator = body.last
         assert terminator is not None
-        for kind, output, value in zip(kinds, stage.results, terminator.operands):
-            totals.append(self._begin_total(kind, output, value))
-        self._inner_loops(stage)
+        types = [value_type(output.type.element) for output in stage.results]  # type: ignore[attr-defined]
+        blocked = is_long_sum(kinds, types, list(stage.inner))  # type: ignore[attr-defined]
+        totals, parts = [], {}
+        for kind, type, output, value in zip(kinds, types, stage.results, terminator.operands):
+            total = self._begin_total(kind, output, value)
+            if blocked and kind == "sum" and type in ("f32", "f64"):
+                parts[total] = type
+                self.line(f"{total}_all = f64(0.0)")
+            totals.append(total)
+        depth = self.depth
+        self._inner_loops(stage, parts)
         self._statements(body)
         for kind, total, value in zip(kinds, totals, terminator.operands):
             self._combine(kind, total, value, body)
-        self.depth -= len(stage.inner)  # type: ignore[attr-defined]
+        if parts:
+            self.depth = self.part_depth
+            for total in parts:
+                self.line(f"{total}_all = add({total}_all, f64({total}))")
+        self.depth = depth
+        for total, type in parts.items():
+            self.line(f"{total} = {type}({total}_all)")
 
-    def _inner_loops(self, stage: Operation) -> None:
-        body = stage.regions[0].block
-        for argument, size in zip(body.arguments, stage.inner):  # type: ignore[attr-defined]
-            name = f"i{self.depth}"
+    def _inner_loops(self, stage: Operation, parts: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Opens the loops of a stage; `parts`: sums, with their types, that begin anew with each block of elements."""
+        sizes = list(stage.inner)  # type: ignore[attr-defined]
+        cut, step = sum_axis(sizes) if parts else (-1, 1)
+        for axis, (argument, size) in enumerate(zip(stage.regions[0].block.arguments, sizes)):
+            name, extent = f"i{self.depth}", self.size(size)
+            first, last = "0", extent
             self.names[argument] = name
-            self.line(f"for {name} in range(0, {self.size(size)}):")
+            if axis == cut and step > 1:
+                first, last = f"{name}_first", f"minimum({name}_first + {step}, {extent})"
+                self.line(f"for {first} in range(0, {extent}, {step}):")
+                self.depth += 1
+                self._begin_parts(parts)
+            self.line(f"for {name} in range({first}, {last}):")
             self.depth += 1
+            if axis == cut and step == 1:
+                self._begin_parts(parts)
+
+    def _begin_parts(self, parts: Mapping[str, str]) -> None:
+        self.part_depth = self.depth
+        for total, type in parts.items():
+            self.line(f"{total} = {type}(0.0)")
 
     def _begin_total(self, kind: str, output: Value, value: Value) -> str:
         type = output.type
@@ -250,9 +245,11 @@ class NestSource:
         sizes = list(self.op.outer)  # type: ignore[attr-defined]
         stages = [inner for inner in self.block.operations if isinstance(inner, ReduceOp)]
         totals: dict[Value, str] = {}
+        kinds: dict[Value, str] = {}  # the types of the totals
         for stage in stages:
-            for output in stage.results:
-                totals[output] = self._scratch_row(value_type(output.type.element), self.op.grain[0])  # type: ignore[attr-defined]
+            for kind, output in zip(stage.kinds, stage.results):
+                kinds[output] = sum_type(kind, value_type(output.type.element), product(list(stage.inner)))  # type: ignore[attr-defined]
+                totals[output] = self.scratch_row(kinds[output], self.op.grain[0])  # type: ignore[attr-defined]
         self.line("begin = lo")
         self.line("while begin < hi:")
         self.depth += 1
@@ -265,12 +262,13 @@ class NestSource:
             self._decode_lead(sizes)
         self.names[self.outer[-1]] = "c"
         for stage in stages:
-            self._interchanged_stage(stage, totals)
+            self._interchanged_stage(stage, totals, kinds)
         self.line("for c in range(first, end):")
         self.depth += 1
         for total, scratch in totals.items():
             name = self.fresh()
-            self.line(f"{name} = load({scratch}, c - first)")
+            kind = value_type(total.type.element)  # type: ignore[attr-defined]
+            self.line(f"{name} = load({scratch}, c - first)" if kind == kinds[total] else f"{name} = {kind}(load({scratch}, c - first))")
             self.names[total] = name
         for inner in self.block.operations:
             if not isinstance(inner, (ReduceOp, YieldOp)):
@@ -291,11 +289,12 @@ class NestSource:
                 self.line(f"r{axis} = index_divide({rest}, {self.size(sizes[axis])})")
                 rest = f"r{axis}"
 
-    def _interchanged_stage(self, stage: ReduceOp, totals: dict[Value, str]) -> None:
+    def _interchanged_stage(self, stage: ReduceOp, totals: dict[Value, str], kinds: dict[Value, str]) -> None:
         body = stage.regions[0].block
         self.line("for c in range(first, end):")
         for kind, output in zip(stage.kinds, stage.results):
-            self.line(f"    store({totals[output]}, c - first, {identity_text(kind, output.type.element)})")  # type: ignore[attr-defined]
+            identity = identity_text(kind, output.type.element)  # type: ignore[attr-defined]
+            self.line(f"    store({totals[output]}, c - first, {self._converted(identity, output, kinds)})")
         self._inner_loops(stage)
         self.line("for c in range(first, end):")
         self.depth += 1
@@ -308,70 +307,42 @@ class NestSource:
         assert body.last is not None
         for kind, output, value in zip(stage.kinds, stage.results, body.last.operands):
             scratch = totals[output]
-            combined = f"{_COMBINE[kind]}(load({scratch}, c - first), {self.names[value]})"
+            combined = f"{COMBINE[kind]}(load({scratch}, c - first), {self._converted(self.names[value], output, kinds)})"
             self.line(f"store({scratch}, c - first, {combined})")
         self.depth -= 1 + len(stage.inner)
 
-    # --- accumulation over a chunk
-
-    def _begin_accumulators(self) -> None:
-        for op in self._accumulations():
-            type = op.buffer.type
-            assert isinstance(type, TensorType)
-            identity = identity_text(op.kind, type.element)
-            row = product(type.dims[1:])
-            if op.parent is self.block and row == 1:
-                name = self.fresh()
-                self.accumulators[op] = name
-                self.line(f"{name} = {identity}")
-            else:
-                base = self.fresh()
-                self.accumulators[op] = base
-                self.line(f"{base} = chunk(context) * {self.size(row)}")
-                self.line(f"for z in range(0, {self.size(row)}):")
-                self.line(f"    store({self.names[op.buffer]}, {base} + z, {identity})")
-
-    def _end_accumulators(self) -> None:
-        for op in self._accumulations():
-            type = op.buffer.type
-            assert isinstance(type, TensorType)
-            if op.parent is self.block and product(type.dims[1:]) == 1:
-                self.line(f"store({self.names[op.buffer]}, chunk(context), {self.accumulators[op]})")
-
-    def _accumulations(self) -> list[AccumulateOp]:
-        found = []
-        for inner in self.block.operations:
-            if isinstance(inner, AccumulateOp):
-                found.append(inner)
-            for region in inner.regions:
-                found += [deep for deep in region.block.operations if isinstance(deep, AccumulateOp)]
-        return found
+    @staticmethod
+    def _converted(text: str, output: Value, kinds: dict[Value, str]) -> str:
+        """A value of an output's type in the type of its total."""
+        kind = kinds[output]
+        return text if kind == value_type(output.type.element) else f"{kind}({text})"  # type: ignore[attr-defined]
 
     # --- statements
 
-    def _position(self, op: Operation, indices: Sequence[Value]) -> str:
+    def position(self, op: Operation, indices: Sequence[Value]) -> str:
+        """Where an access stands."""
         dims = op.map.body.split(")", 1)[0].count("d")  # type: ignore[attr-defined]
         names = {f"d{number}" if number < dims else f"s{number - dims}": self.names[value] for number, value in enumerate(indices)}
         return index_text(map_expression(op.map), names)  # type: ignore[attr-defined]
 
     def _statement(self, op: Operation) -> None:
         if isinstance(op, WriteOp):
-            self.line(f"store({self.names[op.buffer]}, {self._position(op, op.indices)}, {self.names[op.value]})")
+            self.line(f"store({self.names[op.buffer]}, {self.position(op, op.indices)}, {self.names[op.value]})")
             return
         if isinstance(op, AccumulateOp):
-            self._accumulate(op)
+            self.accumulators.accumulate(op)
             return
         name = self.fresh()
         if isinstance(op, ReadOp):
             self._read(op, name)
         elif isinstance(op, IndexOp):
-            self.line(f"{name} = {self._position(op, op.indices)}")
+            self.line(f"{name} = {self.position(op, op.indices)}")
         else:
             self.line(f"{name} = {scalar_expression(op, [self.names[operand] for operand in op.operands])}")
         self.names[op.results[0]] = name
 
     def _read(self, op: ReadOp, name: str) -> None:
-        access = f"load({self.names[op.buffer]}, {self._position(op, op.indices)})"
+        access = f"load({self.names[op.buffer]}, {self.position(op, op.indices)})"
         if not op.guarded:
             self.line(f"{name} = {access}")
             return
@@ -381,54 +352,6 @@ class NestSource:
         self.line(f"{name} = {value_type(element)}({zero})")
         self.line(f"if {self.names[op.guard]}:")
         self.line(f"    {name} = {access}")
-
-    def _accumulate(self, op: AccumulateOp) -> None:
-        type = op.buffer.type
-        assert isinstance(type, TensorType)
-        name, value = self.accumulators[op], self.names[op.value]
-        if op.parent is self.block and product(type.dims[1:]) == 1:
-            self.line(f"{name} = {ACCUMULATE[op.kind]}({name}, {value})")
-            return
-        buffer, place = self.names[op.buffer], f"{name} + {self._position(op, op.indices)}"
-        self.line(f"store({buffer}, {place}, {_COMBINE[op.kind]}(load({buffer}, {place}), {value}))")
-
-    # --- matrix products
-
-    def _gemm(self, op: GemmOp) -> None:
-        m, n, k = op.sizes
-        kind = value_type(op.out.type.element)  # type: ignore[attr-defined]
-        function = "sgemm" if kind == "f32" else "dgemm"
-        lhs, rhs, out = (self.names[value] for value in (op.lhs, op.rhs, op.out))
-        transpose_left, lda = (0, op.lhs_strides[0]) if op.lhs_strides[1] == 1 else (1, op.lhs_strides[1])
-        transpose_right, ldb = (0, op.rhs_strides[0]) if op.rhs_strides[1] == 1 else (1, op.rhs_strides[1])
-        size = self.size
-        left, right = (size(offset) for offset in op.offsets)
-
-        def call(rows: str, left: str, right: str, result: str) -> str:
-            return (f"{function}(context, {transpose_left}, {transpose_right}, {rows}, {size(n)}, {size(k)}, {kind}(1.0), "
-                    f"offset({lhs}, {left}), {size(lda)}, offset({rhs}, {right}), {size(ldb)}, {kind}(0.0), "
-                    f"offset({out}, {result}), {size(n)})")
-
-        if not op.batch:
-            self.line(call("hi - lo", f"{left} + lo * {size(op.lhs_strides[0])}", right, f"lo * {size(n)}"))
-            return
-        self.line(f"for m in range(index_divide(lo, {size(m)}), index_divide(hi, {size(m)})):")
-        self.depth += 1
-        rest = "m"
-        for axis in range(len(op.batch) - 1, -1, -1):
-            number = rest
-            if axis:
-                self.line(f"m{axis} = index_modulo({rest}, {size(op.batch[axis])})")
-                self.line(f"q{axis} = index_divide({rest}, {size(op.batch[axis])})")
-                number, rest = f"m{axis}", f"q{axis}"
-            left += f" + {number} * {size(op.lhs_batch[axis])}"
-            right += f" + {number} * {size(op.rhs_batch[axis])}"
-        self.line(call(size(m), left, right, f"m * {size(product([m, n]))}"))
-        self.depth -= 1
-
-
-# how partial results in memory are combined, elementwise (no reduction over a vector's lanes)
-_COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "and": "bit_and", "or": "bit_or"}
 
 
 def nest_source(op: NestOp | Operation) -> tuple[str, int]:

@@ -12,6 +12,7 @@ from gradopt.ir.operation import Block, Operation
 from gradopt.ir.sizes import Size, named_size, product
 from gradopt.ir.types import F32, I64, FloatType, TensorType, tensor
 from gradopt.ir.values import BlockArgument, Value
+from gradopt.lowering.codegen.long_sums import partial_element
 from gradopt.lowering.fuse.cluster import Cluster, Clustering, Root, collect_loads, spread_index, squeezed, variables
 from gradopt.lowering.fuse.expression import Graph, Node
 from gradopt.lowering.fuse.fill import fill_elements, needs_no_memory
@@ -286,7 +287,8 @@ class BlockFuser:
         root = Root(value, kind, domain, split, node, combine, linearize(own, row))
         self._add(root)
         name = f"chunks{len(self.partials)}"
-        partial = Value(tensor([0, *row], value.type.element))  # type: ignore[attr-defined]
+        rows = product(list(domain if split is None else domain[:split]))
+        partial = Value(tensor([0, *row], partial_element(value.type.element, combine, rows)))  # type: ignore[attr-defined]
         self.partial_dims[partial] = (named_size(name), *row)
         self.partials[root] = (partial, name)
         self.clustering._ready[partial] = root.cluster.order  # type: ignore[union-attr]
@@ -296,6 +298,8 @@ class BlockFuser:
         domain = (*row, named_size(name))
         names = [named_size(variable) for variable in variables(len(domain))]
         node = self._node(partial, [names[-1], *names[:-1]], domain)
+        if node.element is not value.type.element:  # type: ignore[attr-defined]
+            node = self.graph.prim("cast", node, element=value.type.element)  # type: ignore[attr-defined]
         root = Root(value, "row", domain, len(row), node, combine, linearize(names[:-1], row))
         root.loads = collect_loads(self.graph, node)
         # the value is ready where the combination is, not where the parts are
