@@ -47,9 +47,10 @@ class InternalError(Exception):
         self.pass_name = pass_name
 
 
-def option(default: Any, help: str, *, choices: Sequence[str] = ()) -> Any:
-    """Declares an option of a pass: its default, one line of help, and the strings that it may be (any by default)."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices)})
+def option(default: Any, help: str, *, choices: Sequence[str] = (), count: bool = False) -> Any:
+    """Declares an option of a pass: its default, one line of help, and the strings that it may be (any by default). `count`: an integer
+    that counts something, so it is in [0, 2^63)."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": tuple(choices), "count": count})
 
 
 class DebugCounter:

@@ -25,8 +25,12 @@ class OutOfRange(ValueError):
     """An integer that no count or size can be."""
 
 
+def _integer(text: str) -> int:
+    return int(text, 0)
+
+
 def natural(text: str) -> int:
-    """An integer in [0, 2^63): all that options count are numbers of things. Raises ValueError, of which OutOfRange is one."""
+    """An integer in [0, 2^63). Raises ValueError, of which OutOfRange is one."""
     value = int(text, 0)
     if not 0 <= value < LIMIT:
         raise OutOfRange
@@ -51,10 +55,10 @@ class OptionKind(NamedTuple):
 # by the annotation of the field; `| None` is taken off first
 KINDS: dict[str, OptionKind] = {
     "bool": OptionKind("true or false", _boolean),
-    "int": OptionKind("an integer", natural),
+    "int": OptionKind("an integer", _integer),
     "float": OptionKind("a number", float),
     "str": OptionKind("a string", str),
-    "tuple[int, ...]": OptionKind("a list of integers", natural, is_list=True),
+    "tuple[int, ...]": OptionKind("a list of integers", _integer, is_list=True),
     "tuple[str, ...]": OptionKind("a list of strings", str, is_list=True),
     "tuple[int | str, ...]": OptionKind("a list of integers or names", _integer_or_text, is_list=True),
     "tuple[tuple[str, int], ...]": OptionKind("names with an integer each", str, is_list=True),
@@ -82,6 +86,8 @@ def pass_options(cls: type[Pass]) -> list[PassOption]:
     for field in dataclasses.fields(cls):
         annotation = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
         kind = KINDS.get(annotation.removesuffix(" | None"))
+        if field.metadata.get("count"):
+            kind = OptionKind("an integer", natural)
         if kind is None:
             raise TypeError(f"option '{field.name}' of pass '{cls.name}' has type {annotation}, expected one of "
                             f"{', '.join(KINDS)}")

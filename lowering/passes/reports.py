@@ -49,7 +49,7 @@ class ViewOpGraphPass(Pass):
     """
 
     name: ClassVar[str] = "view-op-graph"
-    max_label: int = option(40, "cut labels to this many characters")
+    max_label: int = option(40, "cut labels to this many characters", count=True)
 
     def run(self, op: Operation, context: PassContext) -> None:
         """Writes the graph."""

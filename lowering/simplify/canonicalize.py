@@ -47,7 +47,7 @@ class CanonicalizePass(Pass):
     """
 
     name: ClassVar[str] = "canonicalize"
-    max_rewrites: int | None = option(None, "stop after this many rewrites (no limit by default)")
+    max_rewrites: int | None = option(None, "stop after this many rewrites (no limit by default)", count=True)
 
     def run(self, op: Operation, context: PassContext) -> None:
         """Runs the worklist to its end."""

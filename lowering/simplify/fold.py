@@ -56,7 +56,7 @@ class FoldPass(Pass):
     """
 
     name: ClassVar[str] = "fold"
-    limit: int = option(65536, "the largest number of elements of a folded result or operand that is not a splat")
+    limit: int = option(65536, "the largest number of elements of a folded result or operand that is not a splat", count=True)
 
     def run(self, op: Operation, context: PassContext) -> None:
         """Walks forwards once, so that what was folded folds its users."""

@@ -55,7 +55,7 @@ class InlinePass(Pass):
 
     name: ClassVar[str] = "inline"
     custom_derivatives: bool = option(False, "inline functions that carry their own derivative too")
-    max_operations: int = option(1_000_000, "the largest number of operations that inlining may add")
+    max_operations: int = option(1_000_000, "the largest number of operations that inlining may add", count=True)
 
     def run(self, op: Operation, context: PassContext) -> None:
         """Inlines every call inside. Raises GradoptError where that would add more than `max_operations`."""
