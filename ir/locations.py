@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from gradopt.ir.attributes import Attribute
 from gradopt.ir.text import escape_string
@@ -173,8 +174,17 @@ def file_position(location: AnyLocation) -> FileLocation | None:
     return None
 
 
-def fuse(location: AnyLocation, pass_name: str) -> Location:
-    """The location of an op that `pass_name` made from the op at `location`."""
+def fuse_all(locations: Iterable[AnyLocation], pass_name: str) -> Location:
+    """The location of an op that `pass_name` made from the ops at `locations` (each place counts once)."""
+    from gradopt.ir.attributes import StringAttr
+
+    places = dict.fromkeys(place.resolve() if isinstance(place, SourceLocation) else place for place in locations)
+    places.pop(UNKNOWN_LOCATION, None)
+    return FusedLocation(tuple(places), StringAttr(pass_name)) if places else UNKNOWN_LOCATION
+
+
+def fuse(location: AnyLocation, pass_name: str, op_name: str = "") -> Location:
+    """The location of an op that `pass_name` made from the op at `location` (called `op_name`, where that is worth keeping)."""
     if isinstance(location, SourceLocation):
         location = location.resolve()
     from gradopt.ir.attributes import StringAttr
@@ -182,4 +192,4 @@ def fuse(location: AnyLocation, pass_name: str) -> Location:
     tag = StringAttr(pass_name)
     if isinstance(location, FusedLocation) and location.metadata is tag:
         return location
-    return FusedLocation((location,), tag)
+    return FusedLocation((NameLocation(op_name, location) if op_name else location,), tag)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gradopt.ir.diagnostics import GradoptError, render
 from gradopt.ir.locations import Source
 from gradopt.tools.command import OK, WRONG_INPUT, WRONG_USAGE, inform, run_tool
-from gradopt.tools.files import FileError, read_text
+from gradopt.tools.files import FileError, read_text, write_text
 from gradopt.tools.options import UsageError, parse_arguments
-from gradopt.tools.run_options import DESCRIPTION, OPTIONS, USAGE
+from gradopt.tools.run_options import DESCRIPTION, OPTIONS, PROFILE_SECONDS, USAGE
 from gradopt.tools.tables import format_table, seconds_text, size_text
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 Array = Any
+TRACED_EVENTS = 50_000  # executions that a trace holds at most: some ten megabytes of text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,14 +80,15 @@ def run(options: dict[str, Any], path: str) -> int:
     compile_seconds = time.perf_counter() - start
     arrays = arguments_for(compiled.argument_names, compiled.argument_types, options)
     results = as_list(compiled(*arrays))
-    show(results, options["print"])
+    profiled = options["profile"] is not None or options["trace"] is not None
+    show(results, options["print"] or ("none" if profiled else "short"))
     save(results, options["save"])
     if options["time"] is not None:
         report_time(compiled, arrays, compile_seconds, seconds_option("--time", options["time"]))
     if options["memory"]:
         report_memory(compiled, arrays, results)
-    if options["profile"] is not None:
-        report_profile(compiled, arrays, seconds_option("--profile", options["profile"]))
+    if profiled:
+        report_profile(compiled, arrays, options, "<stdin>" if path == "-" else path)
     return OK
 
 
@@ -181,7 +183,7 @@ def interpret(module: Operation, entry: str, wrt: Sequence[int | str] | None, op
     except (ValueError, TypeError, ZeroDivisionError) as error:  # what the meaning of an op reports about its arrays
         sys.stderr.write(f"gradopt-run: error: {error}\n")
         return WRONG_INPUT
-    show(results, options["print"])
+    show(results, options["print"] or "short")
     save(results, options["save"])
     return OK
 
@@ -273,17 +275,20 @@ def report_memory(compiled: CompiledFunction, arrays: Sequence[Array], results: 
     sys.stdout.write(format_table(["memory", ""], rows))
 
 
-def report_profile(compiled: CompiledFunction, arrays: Sequence[Array], seconds: float) -> None:
-    """Prints the time of each instruction of the native program, the longest first."""
-    compiled.executable.start_profile()
-    calls = len(repeat(lambda: compiled(*arrays), seconds))
-    entries, _ = compiled.executable.stop_profile()
-    entries.sort(key=lambda entry: -entry.nanoseconds)
-    total = sum(entry.nanoseconds for entry in entries) or 1
-    rows = [(entry.label or f"instruction {entry.instruction}", entry.count // calls,
-             seconds_text(entry.nanoseconds / calls * 1e-9), f"{100 * entry.nanoseconds / total:.1f}%")
-            for entry in entries if entry.count]
-    sys.stdout.write(format_table(["kernel", "runs a call", "time a call", "share"], rows))
+def report_profile(compiled: CompiledFunction, arrays: Sequence[Array], options: dict[str, Any], file: str) -> None:
+    """Prints what each kernel takes, the longest first, and writes the trace that was asked for. Raises FileError."""
+    from gradopt.lowering.profile.collect import profile_function
+    from gradopt.lowering.profile.roofline import machine_roofline
+    from gradopt.lowering.profile.trace import trace_text
+    from gradopt.tools.profile_report import profile_report
+
+    traced = options["trace"] is not None
+    seconds = seconds_option("--profile", options["profile"] or PROFILE_SECONDS)
+    profile = profile_function(compiled, arrays, seconds, TRACED_EVENTS if traced else 0)
+    roofline = machine_roofline()
+    sys.stdout.write(profile_report(profile, roofline, file))
+    if traced:
+        write_text(options["trace"], trace_text(profile, compiled.__name__, roofline))
 
 
 if __name__ == "__main__":

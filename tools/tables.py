@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["format_table", "seconds_text", "size_text"]
+__all__ = ["count_text", "format_table", "seconds_text", "size_text"]
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -36,6 +36,14 @@ def seconds_text(seconds: float) -> str:
         if seconds * factor >= 1 or unit == "µs":
             return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:.0f} {unit}"
     raise AssertionError
+
+
+def count_text(count: int, unit: str) -> str:
+    """`1.5 G`, `1.5 GFLOP/s`: a number with a decimal prefix before its unit."""
+    for prefix, factor in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {prefix}{unit}"
+    return f"{count} {unit}".rstrip()
 
 
 def size_text(count: int) -> str:

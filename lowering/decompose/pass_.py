@@ -92,7 +92,7 @@ def replace(op: Operation, rule: Decomposition) -> Operation | None:
     """Puts an operation's decomposition in its place; returns the first operation of it (the next one where it built none)."""
     block, before = op.parent, op.previous
     assert block is not None
-    values = apply(op, rule, Builder(before=op, location=fuse(op.location, "decompose")))
+    values = apply(op, rule, Builder(before=op, location=fuse(op.location, "decompose", op.name)))
     following = before.next if before is not None else block.first
     if following is op:
         following = op.next
@@ -116,7 +116,7 @@ def decompose_operation(op: Operation, builder: Builder) -> list[Value]:
     if rule is None:
         report([op])
     assert rule is not None
-    location, builder.location = builder.location, fuse(op.location, "decompose")
+    location, builder.location = builder.location, fuse(op.location, "decompose", op.name)
     try:
         return apply(op, rule, builder)
     finally:

@@ -7,7 +7,8 @@
 
 A rule builds simpler operations through `b` (`prim`, or `hl` and `bwd` ops, which are decomposed in their turn) and returns
 one value a result. It changes nothing of `op`, but may take its regions away. New operations get the location of `op`, fused
-with the pass's name, by themselves; a value whose type says less or more of its sizes than the result's gets a `prim.shape_cast`.
+with the pass's name and called as the op, by themselves; a value whose type says less or more of its sizes than the result's
+gets a `prim.shape_cast`.
 """
 
 from __future__ import annotations

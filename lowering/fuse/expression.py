@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradopt.ir.attributes import Attribute
+from gradopt.ir.locations import UNKNOWN_LOCATION, AnyLocation
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, named_size
 from gradopt.ir.types import F32, I1, I64, Type
@@ -47,11 +48,12 @@ class Load(Node):
 
 @dataclass(eq=False)
 class Apply(Node):
-    """A scalar `prim` operation."""
+    """A scalar `prim` operation, and the place of the operation that it was first met in."""
 
     cls: type[Operation]
     properties: dict[str, Attribute]
     operands: tuple[Node, ...]
+    location: AnyLocation
 
 
 @dataclass(eq=False)
@@ -76,6 +78,7 @@ class Graph:
         self.atoms: dict[str, Node] = {}  # name -> the i64 node that it stands for
         self.ranges: dict[str, Size] = {}  # loop variable or bounded atom -> its size
         self._atom_names: dict[int, str] = {}
+        self.location: AnyLocation = UNKNOWN_LOCATION  # of the operation whose element is being read
 
     def names_of(self, index: Size) -> frozenset[str]:
         """The names an index depends on, through atoms."""
@@ -143,7 +146,7 @@ class Graph:
         if node is None:
             names = frozenset().union(*(operand.names for operand in operands))
             weight = min(WEIGHTS.get(cls.name.split(".")[1], 1) + sum(operand.weight for operand in operands), MOST_WEIGHT)
-            node = self._nodes[key] = Apply(element, names, weight, cls, properties, operands)
+            node = self._nodes[key] = Apply(element, names, weight, cls, properties, operands, self.location)
         return node
 
     # --- shorthands used by views

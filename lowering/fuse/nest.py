@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gradopt.dialects.kernel import AccumulateOp, GemmOp, IndexOp, MapOp, NestOp, ReadOp, ReduceOp, WriteOp, YieldOp
 from gradopt.ir.attributes import AffineMapAttr, Attribute, DenseElementsAttr
 from gradopt.ir.builder import Builder, make_operation
-from gradopt.ir.locations import AnyLocation
+from gradopt.ir.locations import UNKNOWN_LOCATION, AnyLocation, fuse_all
 from gradopt.ir.operation import Block, Operation, new_region
 from gradopt.ir.sizes import Size, SizeExpression, named_size
 from gradopt.ir.types import INDEX, FloatType, TensorType, Type, tensor
@@ -92,6 +92,7 @@ class NestWriter:
                             outer=tuple(size for _, size in self.schedule.outer), grain=(self.schedule.grain,),
                             parameters=tuple(self.parameters), scratch=tuple(self.scratch_sizes),
                             interchange=self.schedule.interchange)
+        op.location = self.location
         return op, outputs
 
     def _order_arguments(self, buffers: int) -> None:
@@ -192,6 +193,7 @@ class NestWriter:
         if reductions:
             types = [tensor((), root.value.type.element) for root in reductions]  # type: ignore[attr-defined]
             op = self.outer.create(ReduceOp, [], types, [region], inner=sizes, kinds=[root.combine for root in reductions])
+            op.location = fuse_all([place_of(root) for root in reductions], "fuse")
             for root, scalar in zip(reductions, op.results):
                 if root.kind == "row":
                     self.scalars[root.value] = scalar
@@ -213,11 +215,12 @@ class NestWriter:
     def _accumulate(self, builder: Builder, value: Value, root: Root, position: Size) -> None:
         buffer = self.targets[self.accumulated[root]]
         mapping, operands = self._map(position)
-        builder.insert(make_operation(AccumulateOp, [value, buffer, *operands], {"map": mapping, "kind": root.combine}, ()))
+        builder.insert(make_operation(AccumulateOp, [value, buffer, *operands], {"map": mapping, "kind": root.combine}, (),
+                                      location=place_of(root)))
 
     def _store(self, builder: Builder, value: Value, root: Root) -> None:
         mapping, operands = self._map(root.position)
-        builder.insert(make_operation(WriteOp, [value, self.targets[root.value], *operands], {"map": mapping}, ()))
+        builder.insert(make_operation(WriteOp, [value, self.targets[root.value], *operands], {"map": mapping}, (), location=place_of(root)))
 
     # --- what is kept between stages
 
@@ -305,7 +308,7 @@ class NestWriter:
             return self._read(builder, buffer, node.position, guard)
         assert isinstance(node, Apply)
         operands = [self.emit(operand) for operand in node.operands]
-        op = node.cls(operands, [tensor((), node.element)], node.properties, None, (), (), self.location)
+        op = node.cls(operands, [tensor((), node.element)], node.properties, None, (), (), node.location)
         return builder.insert(op).results[0]
 
     def _read(self, builder: Builder, buffer: Value, position: Size, guard: Value | None) -> Value:
@@ -339,6 +342,12 @@ class NestWriter:
             self.parameters.append(name)
             value = self.variables[name] = self.block.add_argument(INDEX, name if name.isidentifier() else None)
         return value
+
+
+def place_of(root: Root) -> AnyLocation:
+    """The location of the op whose value a root is."""
+    op = root.value.defining_op
+    return UNKNOWN_LOCATION if op is None else op.location
 
 
 def _constant(builder: Builder, node: Literal) -> Value:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gradopt.ir.builder import Builder, make_operation
 from gradopt.ir.declare import TERMINATOR
+from gradopt.ir.locations import fuse_all
 from gradopt.ir.operation import Block, Operation
 from gradopt.ir.sizes import Size, named_size, product
 from gradopt.ir.types import F32, I64, FloatType, TensorType, tensor
@@ -17,7 +18,7 @@ from gradopt.lowering.fuse.cluster import Cluster, Clustering, Root, collect_loa
 from gradopt.lowering.fuse.expression import Graph, Node
 from gradopt.lowering.fuse.fill import fill_elements, needs_no_memory
 from gradopt.lowering.fuse.index import linearize, substitute
-from gradopt.lowering.fuse.nest import NestWriter
+from gradopt.lowering.fuse.nest import NestWriter, place_of
 from gradopt.lowering.fuse.products import (
     batch_loops,
     dot_groups,
@@ -406,7 +407,7 @@ class BlockFuser:
             self.chunk_numbers[self.partials[root][1]] = number
             row = self.partial_dims[partial][1:]
             partial.type = tensor([number, *row], partial.type.element)  # type: ignore[attr-defined]
-        location = cluster.roots[0].value.defining_op.location  # type: ignore[union-attr]
+        location = fuse_all([place_of(root) for root in cluster.roots], "fuse")
         writer = NestWriter(self.graph, cluster, schedule, written, accumulated, self.storage, location)
         op, outputs = writer.write(self.builder)
         for old, new in zip(outputs, op.results):

@@ -63,15 +63,19 @@ class Reader:
         """The element computed by the op that defines `value`, also where the value itself is stored."""
         op = value.defining_op
         assert op is not None
-        rule = VIEWS.get(op.name)
-        if rule is not None:
-            return rule(op, index, self)
-        if op.has_trait(ELEMENTWISE):
-            operands = tuple(self.read(operand, index) for operand in op.operands)
-            type = value.type
-            assert isinstance(type, TensorType)
-            return self.graph.apply(type_of_scalar(op), operands, type.element, op.properties)
-        return self.load(value, index)
+        outer, self.graph.location = self.graph.location, op.location
+        try:
+            rule = VIEWS.get(op.name)
+            if rule is not None:
+                return rule(op, index, self)
+            if op.has_trait(ELEMENTWISE):
+                operands = tuple(self.read(operand, index) for operand in op.operands)
+                type = value.type
+                assert isinstance(type, TensorType)
+                return self.graph.apply(type_of_scalar(op), operands, type.element, op.properties)
+            return self.load(value, index)
+        finally:
+            self.graph.location = outer
 
     def _read(self, value: Value, index: Sequence[Size]) -> Node:
         if value.defining_op is None or self._is_stored(value):

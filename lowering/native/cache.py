@@ -96,8 +96,14 @@ def write(folder: Path | None, name: str, data: bytes, source: str) -> None:
     if folder is None:
         return
     with contextlib.suppress(OSError):
-        _write_atomically(folder / f"{name}.py", source.encode())
-        _write_atomically(folder / f"{name}.o", MAGIC + hashlib.sha256(data).digest() + data)
+        _replace(folder / f"{name}.py", source.encode())
+        _replace(folder / f"{name}.o", MAGIC + hashlib.sha256(data).digest() + data)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Store something else beside the object code; a full disk or a read-only folder only means that it is not stored."""
+    with contextlib.suppress(OSError):
+        _replace(path, data)
 
 
 def remove_temporary_files(folder: Path, process: int) -> None:
@@ -107,7 +113,7 @@ def remove_temporary_files(folder: Path, process: int) -> None:
             path.unlink()
 
 
-def _write_atomically(path: Path, data: bytes) -> None:
+def _replace(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{os.getpid()}-")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -7,17 +7,6 @@ comes before and after the instructions).
 from __future__ import annotations
 
 SOURCE = '''
-def now(process):
-    """Nanoseconds of a clock that never goes back (ticks on Windows)."""
-    time = stack_words(2)
-    clock = word(word(process, HOST_ADDRESS), HOST_CLOCK)
-    if CLOCK_KIND == CLOCK_POSIX:
-        call_int(clock, CLOCK_MONOTONIC, time)
-        return word(time, 0) * 1000000000 + word(time, 1)
-    call_int(clock, time)
-    return word(time, 0)
-
-
 def compute(operation, left, right):
     """The operations of the size table, in the order of program.SIZE_OPERATIONS."""
     if operation == 0:
@@ -90,6 +79,11 @@ def run_kernel(image, frame, instruction):
     set_word(region, REGION_PARAMETERS - REGION, parameters)
     set_word(region, REGION_SCRATCH - REGION, word(sizes, word(image, IMAGE_SCRATCH)))
     set_word(region, REGION_RECORD - REGION, frame + WORD * FRAME_RECORD)
+    profile = word(image, IMAGE_PROFILE)
+    set_word(region, REGION_PROFILE - REGION, profile)
+    if profile != 0:
+        begin = instruction - word(image, IMAGE_INSTRUCTIONS)
+        set_word(region, REGION_INSTRUCTION - REGION, index_divide(begin, WORD * INSTRUCTION_WORDS))
     return run_region(process, frame + WORD * FRAME_AREA, region)
 
 
@@ -158,18 +152,11 @@ def run_memory(frame, instruction, position, sizes, pointers):
     return position + 1
 
 
-def profile_instruction(profile, count, position, begin, end, frame):
+def profile_instruction(profile, position, begin, end, frame):
     totals = profile + WORD * (PROFILE_HEADER + PROFILE_TOTAL_WORDS * position)
     atomic_add(totals, 1)
     atomic_add(totals + WORD, end - begin)
-    number = atomic_add(profile + WORD * PROFILE_NEXT, 1)
-    if number < word(profile, PROFILE_CAPACITY):
-        event = profile + WORD * (PROFILE_HEADER + PROFILE_TOTAL_WORDS * count + PROFILE_EVENT_WORDS * number)
-        set_word(event, 0, position)
-        set_word(event, 1, begin)
-        set_word(event, 2, end)
-        set_word(event, PROFILE_THREAD, frame)
-    return 0
+    return profile_event(profile, position, begin, end, frame + WORD * FRAME_AREA, -1)
 
 
 def look_for_signals(process, frame):
@@ -207,7 +194,7 @@ def execute(image, frame):
         if watched or profile != 0:
             end = now(process)
             if profile != 0:
-                profile_instruction(profile, count, position, begin, end, frame)
+                profile_instruction(profile, position, begin, end, frame)
             if watched and end - looked > SIGNAL_INTERVAL:
                 if look_for_signals(process, frame) != 0:
                     return STATUS_INTERRUPTED

@@ -49,12 +49,16 @@ class ProfileEntry:
 
 @dataclass
 class ProfileEvent:
-    """One execution of an instruction, in nanoseconds of a steady clock; `call` tells concurrent calls apart."""
+    """One execution of an instruction, or of one of its chunks, in nanoseconds of a steady clock.
+
+    `thread` tells the threads apart that computed (a call counts as one of its own); `chunk` is -1 for the instruction as a whole.
+    """
 
     instruction: int
     begin: int
     end: int
-    call: int
+    thread: int
+    chunk: int
 
 
 class Executable:
@@ -171,11 +175,12 @@ class Executable:
     # -- profiles
 
     def start_profile(self, events: int = 0) -> None:
-        """Time every instruction from now on, and keep the first `events` executions one by one."""
+        """Time every instruction from now on, and keep the first `events` executions (of instructions and of their chunks) one by one."""
         count = len(self._image.origin)
         words = layout.PROFILE_HEADER + layout.PROFILE_TOTAL_WORDS * count + layout.PROFILE_EVENT_WORDS * events
         self._profile = numpy.zeros(words, numpy.int64)
         self._profile[layout.PROFILE_CAPACITY] = events
+        self._profile[layout.PROFILE_COUNT] = count
         self._image.set(layout.IMAGE_PROFILE, int(self._profile.ctypes.data))
 
     def stop_profile(self) -> tuple[list[ProfileEntry], list[ProfileEvent]]:

@@ -32,6 +32,8 @@ REGION = 6 * LINE
 REGION_KERNEL, REGION_EXTENT, REGION_GRAIN, REGION_CHUNKS = REGION, REGION + 1, REGION + 2, REGION + 3
 REGION_OPERANDS, REGION_PARAMETERS, REGION_SCRATCH = REGION + 4, REGION + 5, REGION + 6
 REGION_FAILURES, REGION_RECORD = REGION + 7, REGION + 8
+REGION_PROFILE, REGION_INSTRUCTION = REGION + 9, REGION + 10
+"""The profile that chunks are written down in (0: none), and the instruction that they belong to."""
 REGION_WORDS = 16
 FAILURE_LOCK = 7 * LINE
 ROUTINES_ADDRESS = 8 * LINE
@@ -94,10 +96,10 @@ FRAME_HEADER = FRAME_AREA + AREA_WORDS
 STATUS_OK, STATUS_FAILED, STATUS_INTERRUPTED, STATUS_NO_MEMORY = range(4)
 
 # -- profiles: header words, then a (count, nanoseconds) pair an instruction, then events
-PROFILE_CAPACITY, PROFILE_NEXT, PROFILE_HEADER = 0, 1, 8
+PROFILE_CAPACITY, PROFILE_NEXT, PROFILE_COUNT, PROFILE_HEADER = 0, 1, 2, 8
+"""How many events there is room for, the number of the next one, and how many instructions the program has."""
 PROFILE_TOTAL_WORDS = 2
-PROFILE_EVENT_WORDS = 4  # instruction, begin, end, thread
-PROFILE_THREAD = 3
+PROFILE_EVENT_WORDS = 5  # instruction, begin, end, area of the thread, chunk (-1 for an instruction as a whole)
 
 HOST_NAMES = (
     "malloc", "free", "clock", "yield_thread", "wait", "wake", "mutex_lock", "mutex_unlock",

@@ -51,8 +51,38 @@ def run_chunk(process, area, region, chunk):
     set_word(area, CONTEXT_CHUNK, chunk)
     set_word(area, CONTEXT_STATUS, status)
     set_word(status, STATUS_SET, 0)
+    profile = word(region, REGION_PROFILE - REGION)
+    begin = 0
+    if profile != 0:
+        begin = now(process)
     if call_kernel(word(region, REGION_KERNEL - REGION), low, high, area) != 0:
         return record_failure(process, region, status, STATUS_FAILED, chunk)
+    if profile != 0:
+        profile_event(profile, word(region, REGION_INSTRUCTION - REGION), begin, now(process), area, chunk)
+    return 0
+
+
+def now(process):
+    """Nanoseconds of a clock that never goes back (ticks on Windows)."""
+    time = stack_words(2)
+    clock = word(word(process, HOST_ADDRESS), HOST_CLOCK)
+    if CLOCK_KIND == CLOCK_POSIX:
+        call_int(clock, CLOCK_MONOTONIC, time)
+        return word(time, 0) * 1000000000 + word(time, 1)
+    call_int(clock, time)
+    return word(time, 0)
+
+
+def profile_event(profile, position, begin, end, area, chunk):
+    number = atomic_add(profile + WORD * PROFILE_NEXT, 1)
+    if number < word(profile, PROFILE_CAPACITY):
+        start = PROFILE_HEADER + PROFILE_TOTAL_WORDS * word(profile, PROFILE_COUNT) + PROFILE_EVENT_WORDS * number
+        event = profile + WORD * start
+        set_word(event, 0, position)
+        set_word(event, 1, begin)
+        set_word(event, 2, end)
+        set_word(event, 3, area)
+        set_word(event, 4, chunk)
     return 0
 
 

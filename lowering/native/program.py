@@ -288,7 +288,8 @@ class Program:
     `arena_bytes` is the size of the temporaries' arena (planned by the caller), `scratch_bytes` what each thread gets
     as scratch memory.  `release_gil`: whether other Python threads may run during a call; false only pays for very
     short programs. `single`: a program with one result returns it bare, not in a tuple.  `checks`: what the holder of
-    the program knows about the numbers that kernels report; nothing here reads it.
+    the program knows about the numbers that kernels report, `origins` what it knows about each instruction (for
+    profiles); nothing here reads them.
     """
 
     name: str
@@ -301,6 +302,7 @@ class Program:
     release_gil: bool = True
     single: bool = True
     checks: Sequence[Any] = ()
+    origins: Sequence[Any] = ()
     arguments: list[int] = field(init=False)
     results: list[int] = field(init=False)
 

@@ -59,6 +59,8 @@ class ProgramMaker:
         self.kernels: list[KernelSource] = []
         self.kernel_index: dict[str, int] = {}
         self.instructions: list[Instruction] = []
+        self.origins: list[Operation] = []  # the op that each instruction belongs to
+        self.current = function
         self.scratch = 0
         self.checks: list[RuntimeCheck] = []  # by number
         self.exchanged: list[tuple[int, int]] = []  # temporaries whose memory a loop exchanges
@@ -73,7 +75,7 @@ class ProgramMaker:
         run_task(self.operations(self.block))
         arena = self._place_temporaries()
         return Program(self.name, self.kernels, self.sizes.entries, self.buffers, self.instructions, arena, self.scratch,
-                       single=len(terminator.operands) == 1, checks=self.checks)
+                       single=len(terminator.operands) == 1, checks=self.checks, origins=self.origins)
 
     # --- buffers
 
@@ -197,15 +199,22 @@ class ProgramMaker:
         """Appends an instruction that uses these buffers."""
         for buffer in touched:
             self.touch(buffer)
+        self._append(instruction)
+
+    def _append(self, instruction: Instruction) -> None:
         self.instructions.append(instruction)
+        self.origins.append(self.current)
 
     def operations(self, block: Block) -> Task[None]:
         """The instructions of a block (not of its terminator)."""
+        outer = self.current
         for op in block.operations:
+            self.current = op
             if op.name in CONTROL:
                 yield CONTROL[op.name](self, op)
             elif op is not block.last:
                 self._operation(op)
+        self.current = outer
 
     def _operation(self, op: Operation) -> None:
         if op.name in ALIASES or op.name == "prim.constant":  # a constant gets memory when something reads it
@@ -250,9 +259,8 @@ class ProgramMaker:
         operands = tuple(self.buffer(value) for value in values)
         for buffer in operands:
             self.touch(buffer)
-        self.instructions.append(Run(kernel, self.sizes.like(extent), self.sizes.like(grain), operands,
-                                     tuple(size if isinstance(size, SizeRef) else self.sizes.like(size) for size in parameters),
-                                     label))
+        chosen = tuple(size if isinstance(size, SizeRef) else self.sizes.like(size) for size in parameters)
+        self._append(Run(kernel, self.sizes.like(extent), self.sizes.like(grain), operands, chosen, label))
 
 
 def tensor_of(value: Value, owner: Operation) -> TensorType:

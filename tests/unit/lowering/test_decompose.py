@@ -88,7 +88,7 @@ def test_new_operations_remember_what_they_come_from() -> None:
     module = gradopt.parse(TEXT, "in.ir")
     gradopt.run_passes(module, "decompose")
     places = {op.location.text for op in module.walk() if op.name.startswith("prim.")}
-    assert places == {'fused<"decompose">["in.ir":3:3]', 'fused<"decompose">["in.ir":4:3]'}
+    assert places == {'fused<"decompose">["hl.softmax"("in.ir":3:3)]', 'fused<"decompose">["hl.gelu"("in.ir":4:3)]'}
 
 
 def test_a_name_has_one_rule() -> None:

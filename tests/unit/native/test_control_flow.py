@@ -284,6 +284,12 @@ def test_profile_counts_every_instruction() -> None:
     entries, events = run.stop_profile()
     counts = {entry.instruction: entry.count for entry in entries}
     assert counts == {0: 3, 1: 3, 2: 15, 3: 15, 4: 15, 5: 3}
-    assert len(events) == sum(counts.values()) and all(event.begin <= event.end for event in events)
-    assert sorted({event.instruction for event in events}) == [0, 1, 2, 3, 4, 5]
+    whole = [event for event in events if event.chunk < 0]
+    assert len(whole) == sum(counts.values()) and all(event.begin <= event.end for event in events)
+    assert sorted({event.instruction for event in whole}) == [0, 1, 2, 3, 4, 5]
+    kernels = {number for number, instruction in enumerate(run.program.instructions) if isinstance(instruction, Run)}
+    chunks = [event for event in events if event.chunk >= 0]
+    assert {event.instruction for event in chunks} == kernels
+    assert all(any(outer.instruction == event.instruction and outer.begin <= event.begin and event.end <= outer.end for outer in whole)
+               for event in chunks)
     run(np.ones(3), np.ones((5, 3)))
