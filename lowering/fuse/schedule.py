@@ -18,6 +18,7 @@ MOST_CHUNKS = 64
 MOST_PARTIALS = 16  # chunks of a nest that accumulates: each has a row of partial results
 INTERCHANGED_BLOCK = 256  # consecutive points that an interchanged nest keeps in scratch
 MOST_KEPT_ELEMENTS = 1 << 17
+FEWEST_PRODUCT_ROWS, MOST_PRODUCT_ROWS = 64, 128  # in a chunk of a product: more make packing cheaper, fewer share the work better
 GEMM_CHUNK_FLOPS = 1 << 21  # a product smaller than this is one chunk
 
 
@@ -139,7 +140,8 @@ def _gemm_grain(batch: Size, m: Size, n: Size, k: Size, accumulates: bool) -> Si
         per_chunk = max(1, GEMM_CHUNK_FLOPS // max(int(flops), 1)) if isinstance(flops, int) else 1
         return m * max(per_chunk, -(-batch // most))
     if isinstance(m, int) and isinstance(flops, int):
-        chunks = max(1, min(flops // GEMM_CHUNK_FLOPS, most, -(-m // 64)))
+        wanted = max(FEWEST_PRODUCT_ROWS, min(m // 8, MOST_PRODUCT_ROWS))
+        chunks = max(1, min(flops // GEMM_CHUNK_FLOPS, most, -(-m // wanted)))
         if chunks == 1 and flops >= GEMM_CHUNK_FLOPS and m >= 16:
             chunks = 2
         if chunks > 1 and chunks % 2:

@@ -1,7 +1,7 @@
-"""A private, single-threaded OpenBLAS (the package scipy-openblas32) and the table of its routines' addresses.
+"""A private, single-threaded OpenBLAS (the package scipy-openblas32).
 
 The library has names of its own (`scipy_…`), so its thread count is nobody else's.  It is loaded when the first
-program whose kernels call it is made; until then the table holds zeros.
+program whose kernels call it is made; until then the table of routines holds zeros for it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from gradopt.lowering.native import locks
-from gradopt.lowering.native.context import BLAS_NAMES, ROUTINE_NAMES
+from gradopt.lowering.native import locks, routines
+from gradopt.lowering.native.context import BLAS_NAMES, LAPACK_NAMES
 from gradopt.lowering.native.program import KernelSource
 
-_TABLE = (ctypes.c_int64 * len(ROUTINE_NAMES))()
+_NAMES = BLAS_NAMES + LAPACK_NAMES
 _LIBRARIES: list[ctypes.CDLL] = []
-_CALLS = re.compile(r"\b(?:" + "|".join(ROUTINE_NAMES) + r")\(")
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_TABLE))  # parked workers may read it until the process ends
-
-
-def table_address() -> int:
-    """The address of the table, in the order of context.ROUTINE_NAMES; it never moves."""
-    return ctypes.addressof(_TABLE)
+_CALLS = re.compile(r"\b(?:" + "|".join(_NAMES) + r")\(")
 
 
 def needed_by(kernels: Iterable[KernelSource]) -> bool:
@@ -50,9 +44,8 @@ def load() -> None:
             return
         library = _open(library_path())
         library.scipy_openblas_set_num_threads(1)
-        for position, name in enumerate(ROUTINE_NAMES):
-            symbol = f"scipy_cblas_{name}" if name in BLAS_NAMES else f"scipy_{name}_"
-            _TABLE[position] = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+        symbols = {name: f"scipy_cblas_{name}" if name in BLAS_NAMES else f"scipy_{name}_" for name in _NAMES}
+        routines.fill((name, ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0) for name, symbol in symbols.items())
         _LIBRARIES.append(library)
 
 

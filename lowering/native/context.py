@@ -28,4 +28,7 @@ BLAS_NAMES = ("sgemm", "dgemm", "sgemv", "dgemv", "ssyrk", "dsyrk", "strsm", "dt
 """Called through the C interface, row-major."""
 LAPACK_NAMES = ("spotrf", "dpotrf", "sgetrf", "dgetrf", "sgetrs", "dgetrs", "sgetri", "dgetri")
 """Called through the Fortran interface, column-major."""
-ROUTINE_NAMES = BLAS_NAMES + LAPACK_NAMES
+PRODUCT_HEIGHTS = range(4, 17)
+PRODUCT_NAMES = tuple(f"{kind}product{height}" for kind in "sd" for height in PRODUCT_HEIGHTS)
+"""Our own products (product.py): kernels with a context of their own."""
+ROUTINE_NAMES = BLAS_NAMES + LAPACK_NAMES + PRODUCT_NAMES

@@ -243,7 +243,7 @@ def process() -> Process:
 
 
 def _new_process() -> Process:
-    from gradopt.lowering.native import blas, codegen
+    from gradopt.lowering.native import codegen, routines
 
     symbols = {entry: f"gradopt_driver_{entry}" for entry in ENTRIES}
     loaded = codegen.load([_object_code(cache.open_folder())], symbols.values())
@@ -254,7 +254,7 @@ def _new_process() -> Process:
     block = (ctypes.addressof(memory) + 127) & -128
     made = Process(block, entries, layout_is_known())
     made.set_word(layout.HOST_ADDRESS, ctypes.addressof(host))
-    made.set_word(layout.ROUTINES_ADDRESS, blas.table_address())
+    made.set_word(layout.ROUTINES_ADDRESS, routines.table_address())
     made.set_word(layout.MEMORY_LIMIT, DEFAULT_IDLE_BYTES)
     _initialise_condition(made)
     _keep_for_ever(memory, host)

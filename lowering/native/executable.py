@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy
 from gradopt.lowering.native import arguments as conversion
-from gradopt.lowering.native import blas, driver, layout, pool
+from gradopt.lowering.native import blas, driver, layout, pool, product, routines
 from gradopt.lowering.native import image as images
 from gradopt.lowering.native.compile import Timings, compile_kernels
 from gradopt.lowering.native.context import STATUS_CHECK, STATUS_IS_FLOAT, STATUS_POSITION, STATUS_VALUE, STATUS_WORDS
@@ -79,10 +79,12 @@ class Executable:
         start = time.perf_counter()
         self._process = driver.process()
         prepared = time.perf_counter() - start
-        compiled = compile_kernels(program.kernels, front_end, cache_folder)
+        products = product.calls(program.kernels)
+        compiled = compile_kernels([*map(product.routine, products), *program.kernels], front_end, cache_folder)
+        routines.fill(zip(products, compiled.addresses))
         self.timings: Timings = compiled.timings
         self.timings.driver = prepared
-        self._image = images.build(program, compiled.addresses, self._process.block)
+        self._image = images.build(program, compiled.addresses[len(products) :], self._process.block)
         self._profile: Any = None
         self._uses_pool = images.uses_pool(program)
         self._native = self._make_native() if self._process.direct else None

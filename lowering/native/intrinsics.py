@@ -45,7 +45,10 @@ Library (row-major; transposes and triangles 0 or 1; single-threaded)
     alpha, a, lda, b, ldb) LAPACK, column-major, giving info (i32): spotrf dpotrf (context, lower, n, a, lda)  sgetrf
     dgetrf (context, m, n, a, lda, pivots_i32) sgetrs dgetrs (context, trans, n, nrhs, a, lda, pivots, b, ldb)  sgetri
     dgetri (context, n, a, lda, pivots, work, lwork)
-Register tiles: tile_f32 tile_f64 (see intrinsics_tile.py)  transpose_f32 transpose_f64 (see intrinsics_transpose.py)
+    sproduct4 … sproduct16 dproduct4 … dproduct16 (context, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, scratch)
+    our own product by tiles of so many rows (see product.py)
+Register tiles: tile_f32 tile_f64 (see intrinsics_tile.py); transpose, move and increase _f32 _f64 (see
+    intrinsics_transpose.py)
 """
 
 from __future__ import annotations

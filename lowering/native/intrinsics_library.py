@@ -1,4 +1,4 @@
-"""Intrinsics that call BLAS and LAPACK through the context's table of routines.
+"""Intrinsics that call BLAS, LAPACK and our own products through the context's table of routines.
 
 Matrices of the BLAS calls are row-major (the C interface); LAPACK's are column-major (the Fortran interface).
 Transposes and triangles are numbers in the source: 0 or 1.  The routines run on the calling thread alone.
@@ -136,7 +136,38 @@ def _lapack(name: str) -> Intrinsic:
     )
 
 
+PRODUCT_PARAMETERS = "iiiiipipipip"  # trans_a trans_b m n k a lda b ldb c ldc scratch
+
+
+def _product(name: str) -> Intrinsic:
+    """The routine is a kernel: it gets a context with operands a, b, c, the integers as parameters, and the scratch."""
+
+    def emit(emission: Emission, signature: Signature, values: Sequence[ir.Value]) -> None:
+        builder = emission.builder
+        pointers = [value for letter, value in zip(PRODUCT_PARAMETERS, values[1:], strict=True) if letter == "p"]
+        integers = [value for letter, value in zip(PRODUCT_PARAMETERS, values[1:], strict=True) if letter == "i"]
+        *operands, scratch = [builder.ptrtoint(pointer, I64) for pointer in pointers]
+        with builder.goto_entry_block():
+            tables = [builder.alloca(I64, count) for count in (words.CONTEXT_WORDS, len(operands), len(integers))]
+        context, operand_table, parameter_table = tables
+        content = {
+            words.OPERANDS: builder.ptrtoint(operand_table, I64),
+            words.PARAMETERS: builder.ptrtoint(parameter_table, I64),
+            words.SCRATCH: scratch,
+        }
+        filled = ((context, content), (operand_table, dict(enumerate(operands))), (parameter_table, dict(enumerate(integers))))
+        for table, entries in filled:
+            for word, value in entries.items():
+                builder.store(value, builder.gep(table, [ir.Constant(I64, word)], inbounds=True))
+        type_ = ir.FunctionType(I32, [I64, I64, I64.as_pointer()])
+        builder.call(_routine(emission, values[0], name, type_), [ir.Constant(I64, 0), ir.Constant(I64, 1), context])
+
+    summary = "a matrix product by register tiles, row-major (product.py)"
+    return Intrinsic(name, lambda arguments: _signature(name, PRODUCT_PARAMETERS, arguments, None), emit, summary)
+
+
 LIBRARY: tuple[Intrinsic, ...] = (
+    *(_product(name) for name in words.PRODUCT_NAMES),
     *(_blas(name) for name in words.BLAS_NAMES),
     *(_lapack(name) for name in words.LAPACK_NAMES),
 )

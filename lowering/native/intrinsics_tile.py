@@ -10,7 +10,7 @@ For rows m = (m1, m2) and vectors v of `lanes` elements:
 
 added to what c holds if `accumulate` is 1.  The first five arguments are written as integers; everything else is i64 or a
 pointer to the element type.  The order of the sums is that of the loops, so bits depend on the arguments alone.  The product
-of rows and vectors should not exceed what the processor's registers hold (`codegen.library.tiles` chooses).
+of rows and vectors should not exceed what the processor's registers hold (registers.py says how many).
 """
 
 from __future__ import annotations

@@ -1,11 +1,16 @@
-"""The transpose of a small block in vector registers: `transpose_f32(rows, columns, a, a_row, c, c_row)`.
+"""Small blocks through vector registers: `transpose_f32(rows, columns, a, a_row, c, c_row)`, `move_f32(…)`, `increase_f32(…)`.
 
-c[j * c_row + i] = a[i * a_row + j] for i < rows, j < columns; both are written as integers, at most 16 and at least 1.
+    transpose    c[j * c_row + i] = a[i * a_row + j]
+    move         c[i * c_row + j] = a[i * a_row + j]
+    increase     c[i * c_row + j] += a[i * a_row + j]
+
+for i < rows, j < columns; both are written as integers, at most 16 and at least 1.  All is read before anything is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.values import (
@@ -27,10 +32,10 @@ from gradopt.lowering.native.values import (
 from llvmlite import ir
 
 MOST = 16
+Emit = Callable[[Emission, Signature, Sequence[ir.Value]], None]
 
 
-def _infer(element: str, arguments: Sequence[Type]) -> Signature:
-    name = f"transpose_{element}"
+def _infer(name: str, element: str, arguments: Sequence[Type]) -> Signature:
     expect_count(name, arguments, 6)
     for position, argument in enumerate(arguments):
         if position < 2:
@@ -44,7 +49,20 @@ def _infer(element: str, arguments: Sequence[Type]) -> Signature:
     return Signature(tuple(arguments), None)
 
 
-def _emit(emission: Emission, signature: Signature, values: Sequence[ir.Value]) -> None:
+def _emit_move(emission: Emission, signature: Signature, values: Sequence[ir.Value], adds: bool = False) -> None:
+    rows, columns = (parameter.value for parameter in signature.parameters[:2] if isinstance(parameter, Literal))
+    source, target = signature.parameters[2], signature.parameters[4]
+    assert isinstance(source, Pointer) and isinstance(target, Pointer)
+    vector = ir.VectorType(source.llvm.pointee, 1 << (columns - 1).bit_length())
+    lines = [_load(emission, source, values[2], values[3], row, columns, vector) for row in range(rows)]
+    if adds:
+        kept = [_load(emission, target, values[4], values[5], row, columns, vector) for row in range(rows)]
+        lines = [emission.builder.fadd(before, line) for before, line in zip(kept, lines)]
+    for row, line in enumerate(lines):
+        _store(emission, target, values[4], values[5], row, columns, line)
+
+
+def _emit_transpose(emission: Emission, signature: Signature, values: Sequence[ir.Value]) -> None:
     rows, columns = (parameter.value for parameter in signature.parameters[:2] if isinstance(parameter, Literal))
     size = 1 << (max(rows, columns) - 1).bit_length()
     source, target = signature.parameters[2], signature.parameters[4]
@@ -118,13 +136,17 @@ def _store(emission: Emission, target: Pointer, pointer: ir.Value, stride: ir.Va
     emission.access(emission.builder.call(function, [line, address, ir.Constant(I32, _align(target)), mask]), target)
 
 
-def _transpose(element: str) -> Intrinsic:
-    return Intrinsic(
-        f"transpose_{element}",
-        lambda arguments: _infer(element, arguments),
-        _emit,
-        "a small block transposed in registers (see intrinsics_transpose.py)",
+def _intrinsic(name: str, element: str, emit: Emit, doc: str) -> Intrinsic:
+    name = f"{name}_{element}"
+    return Intrinsic(name, lambda arguments: _infer(name, element, arguments), emit, doc)
+
+
+TRANSPOSE: tuple[Intrinsic, ...] = tuple(
+    _intrinsic(name, element, emit, f"a small block {what} through registers (see intrinsics_transpose.py)")
+    for element in ("f32", "f64")
+    for name, emit, what in (
+        ("transpose", _emit_transpose, "transposed"),
+        ("move", _emit_move, "moved"),
+        ("increase", functools.partial(_emit_move, adds=True), "added"),
     )
-
-
-TRANSPOSE: tuple[Intrinsic, ...] = (_transpose("f32"), _transpose("f64"))
+)

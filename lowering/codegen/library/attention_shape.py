@@ -10,8 +10,8 @@ from gradopt.ir.sizes import Size, ceildiv, multiply
 from gradopt.ir.types import F32, F64, Type
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library.source import Source, dims_of, element_of, times
-from gradopt.lowering.codegen.library.tiles import registers
 from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.native.registers import registers
 
 __all__ = ["Shape", "Strides", "load_text", "shape_of"]
 
@@ -73,7 +73,7 @@ def shape_of(op: Any) -> Shape:
     batch, key_heads, queries, keys = op.check_heads(op.q, op.k, op.v)
     assert isinstance(key_heads, int)
     element = F64 if element_of(op.q) is F64 else F32
-    register = registers(element)
+    register = registers(8 if element is F64 else 4)
     lanes = register.lanes
     features = op.head_dim
     vectors = -(-features // lanes)

@@ -10,7 +10,7 @@ from gradopt.ir.sizes import Size, ceildiv, product
 from gradopt.ir.types import F32, F64, Type
 from gradopt.lowering.codegen.library.convolution import Problem, Triple
 from gradopt.lowering.codegen.library.source import element_of
-from gradopt.lowering.codegen.library.tiles import Registers, registers
+from gradopt.lowering.native.registers import Registers, registers
 
 __all__ = ["Plan", "Tile", "make_plan"]
 
@@ -123,7 +123,7 @@ def span(count: int, stride: int, kernel: int, dilation: int) -> int:
 def make_plan(problem: Problem) -> Plan:
     """The plan: a function of the shape and the machine's registers alone."""
     element = compute_element(problem)
-    register = registers(element)
+    register = registers(8 if element is F64 else 4)
     channels = problem.channels if isinstance(problem.channels, int) else GUESS
     steps = channels * problem.kernel[0] * problem.kernel[1] * problem.kernel[2]
     dense_x = problem.x.spatial[2] == 1

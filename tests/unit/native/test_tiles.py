@@ -70,6 +70,29 @@ def test_transpose(front_end: str, element: str, rows: int, columns: int) -> Non
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("front_end", ["direct", "numba"])
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("rows, columns", [(1, 1), (1, 16), (3, 14), (2, 8), (4, 5)])
+def test_move_and_increase(front_end: str, element: str, rows: int, columns: int) -> None:
+    """Only the block is written: once moved, twice added."""
+    source = f"""def kernel(lo, hi, context):
+    a = pointer_{element}(context, 0)
+    c = pointer_{element}(context, 1)
+    for i in range(0, 80):
+        store(c, i, {element}(0.0))
+    move_{element}({rows}, {columns}, a, 17, c, 20)
+    increase_{element}({rows}, {columns}, a, 17, c, 20)
+    increase_{element}({rows}, {columns}, a, 17, c, 20)
+    return 0
+"""
+    a = RNG.standard_normal((rows, 17)).astype(DTYPES[element])
+    found = Executable(program(source, element, rows * 17, 80), front_end=front_end)(a.reshape(-1)).reshape(4, 20)
+    block = a[:, :columns]
+    expected = np.zeros((4, 20), DTYPES[element])
+    expected[:rows, :columns] = block + block + block
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("call", ["transpose_f32(17, 1, a, 1, a, 1)", "transpose_f32(lo, 1, a, 1, a, 1)",
                                   "tile_f32(lo, 1, 1, 4, 0, 1, 1, 1, 1, a, 0, 0, 0, 0, 0, 0, a, 0, 0, 0, 0, 0, a, 0, 0, 0)"])
 def test_shapes_are_written_as_integers(call: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradopt.ir.types import F64, Type
-
 __all__ = ["Registers", "registers"]
 
 
@@ -22,13 +20,12 @@ class Registers:
         return max(rows * vectors, loads, 4) + (2.5 if aligned else 0.7) * (vectors - 1) + 0.5
 
 
-def registers(element: Type) -> Registers:
-    """The vector registers of this machine, for an element type that kernels compute in."""
+def registers(size: int) -> Registers:
+    """The vector registers of this machine, for elements of `size` bytes."""
     from gradopt.lowering.native.codegen import host
 
     target = host()
     features = set(target.features.split(","))
-    size = 8 if element is F64 else 4
     if "+avx512f" in features:
         return Registers(64 // size, 28)
     if "+avx2" in features or "+avx" in features:

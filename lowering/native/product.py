@@ -1,0 +1,187 @@
+"""Matrix products by register tiles: C = A B, with A or B transposed in memory, as routines that kernels call.
+
+    sproduct14(context, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, scratch)
+
+The number is the height R of the tile, R x W sums kept in registers (registers.py).  Blocks of A are packed as
+[tile][k][R] and blocks of B as [panel][k][W], so that a tile reads both from front to back (Goto and van de Geijn,
+Anatomy of high-performance matrix multiplication, 2008); what is missing at the edges is 0 there and never stored.
+A routine is a kernel like any other, compiled once a machine and called through the context's table of routines, so
+that the kernels that call it stay small.  A product of many rows that a caller cuts into chunks packs B in each chunk.
+
+The order of the sums depends on k alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gradopt.lowering.native.context import PRODUCT_HEIGHTS
+from gradopt.lowering.native.program import KernelSource
+from gradopt.lowering.native.registers import registers
+
+__all__ = ["calls", "height", "routine", "scratch_elements"]
+
+VECTORS = 2
+"""Vectors in a row of a tile."""
+DEPTH = 256
+"""Steps of k that are packed at once."""
+PANELS = 4
+"""Panels of B that are packed at once: with a block of A they fill a good part of a second-level cache."""
+MOST_TILES = 10
+"""Tiles of A that are packed at once."""
+TILE_OVERHEAD = 3
+"""What a step of a tile costs beside its products, in products."""
+
+_CALLS = re.compile(r"\b([sd])product(\d+)\(")
+
+
+def highest(size: int) -> int:
+    """The largest height of a tile for elements of `size` bytes."""
+    return min(registers(size).sums // VECTORS, PRODUCT_HEIGHTS[-1])
+
+
+def height(rows: int | None, size: int) -> int:
+    """The height of the tiles for a product of `rows` rows (None: not known): the one that wastes least, the larger of equals."""
+    most = highest(size)
+    if rows is None:
+        return most
+    heights = range(most, max(most // 2, PRODUCT_HEIGHTS[0]) - 1, -1)
+    return min(heights, key=lambda h: -(-rows // h) * (h * VECTORS + TILE_OVERHEAD))
+
+
+def panel_width(size: int) -> int:
+    """Columns of a tile."""
+    return VECTORS * registers(size).lanes
+
+
+def scratch_elements(size: int) -> int:
+    """Elements of scratch that a routine needs, whatever its height."""
+    most = highest(size)
+    return DEPTH * (MOST_TILES * most + PANELS * panel_width(size)) + most * panel_width(size)
+
+
+def calls(kernels: Iterable[KernelSource]) -> list[str]:
+    """The names of the routines that kernels call, sorted."""
+    return sorted({match.group(0)[:-1] for kernel in kernels for match in _CALLS.finditer(kernel.source)})
+
+
+def routine(name: str) -> KernelSource:
+    """The kernel behind a name such as `sproduct14`: operands a, b, c; parameters as in the call, without the pointers."""
+    kind, rows = name[0], int(name.removeprefix(name[0] + "product"))
+    return KernelSource(name, _text("f32" if kind == "s" else "f64", rows, 4 if kind == "s" else 8))
+
+
+def _text(element: str, height: int, size: int) -> str:
+    lanes, width = registers(size).lanes, panel_width(size)
+    panels, packed = PANELS * width, MOST_TILES * height
+    offset_b = DEPTH * packed * size
+    offset_c = offset_b + DEPTH * panels * size
+    zero, side = f"{element}(0.0)", min(lanes, 16)
+
+    def moved(call: str, source: str, target: str, indent: int) -> str:
+        return "\n".join(f"{'    ' * indent}{call}_{element}(1, {lanes}, {source} + {v * lanes}), 0, {target} + {v * lanes}), 0)"
+                         for v in range(VECTORS))
+
+    def tile(vectors: int) -> str:
+        return (f"tile_{element}({height}, 1, {vectors}, {lanes}, 0, depth, 1, 1, 1, offset(pa, i * {DEPTH}), {height}, 0, 0, 0, 1, 0, "
+                f"offset(pb, p * {DEPTH}), {width}, 0, 0, 0, {lanes}, pc, {width}, 0, {lanes})")
+
+    transposes = "\n".join(
+        f"                            transpose_{element}({side}, {side}, offset(b, (n0 + p + {j}) * ldb + k0 + x), ldb, "
+        f"offset(pb, p * {DEPTH} + x * {width} + {j}), {width})" for j in range(0, width, side))
+    return f"""def kernel(lo, hi, context):
+    a = pointer_{element}(context, 0)
+    b = pointer_{element}(context, 1)
+    c = pointer_{element}(context, 2)
+    transposed_a = parameter(context, 0)
+    transposed_b = parameter(context, 1)
+    m = parameter(context, 2)
+    n = parameter(context, 3)
+    k = parameter(context, 4)
+    lda = parameter(context, 5)
+    ldb = parameter(context, 6)
+    ldc = parameter(context, 7)
+    pa = scratch_{element}(context, 0, 0)
+    pb = scratch_{element}(context, {offset_b}, 1)
+    pc = scratch_{element}(context, {offset_c}, 2)
+    if k == 0:
+        for i in range(0, m):
+            for j in range(0, n):
+                store(c, i * ldc + j, {zero})
+    for m0 in range(0, m, {packed}):
+        rows = minimum({packed}, m - m0)
+        for k0 in range(0, k, {DEPTH}):
+            depth = minimum({DEPTH}, k - k0)
+            whole = depth - index_modulo(depth, {side})
+            full = rows - index_modulo(rows, {height})
+            if transposed_a == 0:
+                for i in range(0, full, {height}):
+                    for x in range(0, whole, {side}):
+                        at = (m0 + i) * lda + k0 + x
+                        transpose_{element}({height}, {side}, offset(a, at), lda, offset(pa, i * {DEPTH} + x * {height}), {height})
+                    for x in range(whole, depth):
+                        for r in range(0, {height}):
+                            store(pa, i * {DEPTH} + x * {height} + r, load(a, (m0 + i + r) * lda + k0 + x))
+                for r in range(0, rows - full):
+                    for x in range(0, depth):
+                        store(pa, full * {DEPTH} + x * {height} + r, load(a, (m0 + full + r) * lda + k0 + x))
+            else:
+                for x in range(0, depth):
+                    for i in range(0, full, {height}):
+                        move_{element}(1, {height}, offset(a, (k0 + x) * lda + m0 + i), 0, offset(pa, i * {DEPTH} + x * {height}), 0)
+                    for r in range(0, rows - full):
+                        store(pa, full * {DEPTH} + x * {height} + r, load(a, (k0 + x) * lda + m0 + full + r))
+            if full < rows:
+                for x in range(0, depth):
+                    for r in range(rows - full, {height}):
+                        store(pa, full * {DEPTH} + x * {height} + r, {zero})
+            for n0 in range(0, n, {panels}):
+                columns = minimum({panels}, n - n0)
+                even = columns - index_modulo(columns, {width})
+                if transposed_b == 0:
+                    for x in range(0, depth):
+                        for p in range(0, even, {width}):
+{moved("move", "offset(b, (k0 + x) * ldb + n0 + p", f"offset(pb, p * {DEPTH} + x * {width}", 7)}
+                        for j in range(even, columns):
+                            store(pb, even * {DEPTH} + x * {width} + j - even, load(b, (k0 + x) * ldb + n0 + j))
+                else:
+                    for p in range(0, even, {width}):
+                        for x in range(0, whole, {side}):
+{transposes}
+                        for x in range(whole, depth):
+                            for j in range(0, {width}):
+                                store(pb, p * {DEPTH} + x * {width} + j, load(b, (n0 + p + j) * ldb + k0 + x))
+                    for j in range(even, columns):
+                        for x in range(0, depth):
+                            store(pb, even * {DEPTH} + x * {width} + j - even, load(b, (n0 + j) * ldb + k0 + x))
+                if even < columns:
+                    for x in range(0, depth):
+                        for j in range(columns - even, {width}):
+                            store(pb, even * {DEPTH} + x * {width} + j, {zero})
+                for p in range(0, columns, {width}):
+                    across = minimum({width}, columns - p)
+                    for i in range(0, rows, {height}):
+                        if across > {lanes}:
+                            {tile(VECTORS)}
+                        else:
+                            {tile(1)}
+                        down = minimum({height}, rows - i)
+                        at = (m0 + i) * ldc + n0 + p
+                        if across < {width}:
+                            if k0 == 0:
+                                for r in range(0, down):
+                                    for j in range(0, across):
+                                        store(c, at + r * ldc + j, load(pc, r * {width} + j))
+                            else:
+                                for r in range(0, down):
+                                    for j in range(0, across):
+                                        store(c, at + r * ldc + j, add(load(c, at + r * ldc + j), load(pc, r * {width} + j)))
+                        elif k0 == 0:
+                            for r in range(0, down):
+{moved("move", f"offset(pc, r * {width}", "offset(c, at + r * ldc", 8)}
+                        else:
+                            for r in range(0, down):
+{moved("increase", f"offset(pc, r * {width}", "offset(c, at + r * ldc", 8)}
+    return 0
+"""

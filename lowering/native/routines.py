@@ -1,0 +1,30 @@
+"""The table of library routines that kernels call through their context, in the order of context.ROUTINE_NAMES."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+
+from gradopt.lowering.native.context import ROUTINE_NAMES
+
+__all__ = ["address_of", "fill", "table_address"]
+
+_TABLE = (ctypes.c_int64 * len(ROUTINE_NAMES))()
+_POSITIONS = {name: position for position, name in enumerate(ROUTINE_NAMES)}
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_TABLE))  # parked workers may read it until the process ends
+
+
+def table_address() -> int:
+    """The address of the table; it never moves."""
+    return ctypes.addressof(_TABLE)
+
+
+def fill(addresses: Iterable[tuple[str, int]]) -> None:
+    """Enter routines, which must stay where they are until the process ends."""
+    for name, address in addresses:
+        _TABLE[_POSITIONS[name]] = address
+
+
+def address_of(name: str) -> int:
+    """Where a routine is; 0 when it was not loaded yet."""
+    return _TABLE[_POSITIONS[name]]
