@@ -70,13 +70,14 @@ def derivative_request(module: Operation, entry: str) -> tuple[str, str] | None:
 
 
 def compile_function(module: Operation, entry: str, *, wrt: Sequence[int | str] | None = None,
-                     pipeline: str | None = None) -> CompiledFunction:
+                     pipeline: str | None = None, preserve: Sequence[str] = ()) -> CompiledFunction:
     """Compiles function `entry` of a module (which is not changed).
 
     An entry that is not there but is called `f_grad`, `f_value_and_grad`, `f_vjp`, `f_jvp` or `f_hvp` is made by differentiation of `f`
-    with respect to `wrt`. `pipeline` replaces the passes between differentiation and fusion.
+    with respect to `wrt`. `pipeline` replaces the passes between differentiation and fusion. `preserve` names `hl` and `bwd` operations
+    that are not decomposed among the others, but get kernels of their own.
     Raises GradoptError for an unknown entry and for what the passes report."""
-    module, function, timings = kernel_program(module, entry, wrt=wrt, pipeline=pipeline)
+    module, function, timings = kernel_program(module, entry, wrt=wrt, pipeline=pipeline, preserve=preserve)
     from gradopt.lowering.plan.program import make_program
 
     start = time.perf_counter()
@@ -86,7 +87,8 @@ def compile_function(module: Operation, entry: str, *, wrt: Sequence[int | str] 
 
 
 def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | None = None,
-                   pipeline: str | None = None) -> tuple[Operation, Operation, dict[str, float]]:
+                   pipeline: str | None = None,
+                   preserve: Sequence[str] = ()) -> tuple[Operation, Operation, dict[str, float]]:
     """(a new module in which `entry` is made of kernels, that function, seconds a pass)."""
     from gradopt.lowering.fuse.program import fuse_block
     from gradopt.lowering.naming import name_sizes
@@ -119,7 +121,8 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
         run("checkpoint")
     check_elements(function)
     name_sizes(function)
-    for passes in (pipeline or DEFAULT_PIPELINE).split(";"):
+    kept = f"{{preserve={','.join(preserve)}}}" if preserve else ""
+    for passes in (pipeline or DEFAULT_PIPELINE.replace("decompose", f"decompose{kept}")).split(";"):
         run(passes)
     errors = unknown_sizes(function)
     start = time.perf_counter()

@@ -18,9 +18,11 @@ __all__ = ["FusePass"]
 class FusePass(Pass):
     """Turns `prim` ops into kernels: loop nests that compute chains of elementwise ops, views and reductions in one pass over memory.
 
+    What `decompose{preserve=…}` kept whole gets kernels of its own, which share no loop with others (`isolate.py`).
+
     What is stored is decided by `roots.py`, what shares a nest by `cluster.py`, its loops by `schedule.py`. Unknown sizes get names first.
 
-    Needs: only `prim` ops (and preserved ones with a kernel) in functions that call no other. Guarantees: no elementwise op, reduction,
+    Needs: only `prim` ops and preserved ones in functions that call no other. Guarantees: no elementwise op, reduction,
     product or view is left but those that share their operand's memory (`prim.reshape` …).
 
     Before:

@@ -18,6 +18,7 @@ from gradopt.lowering.fuse.cluster import Cluster, Clustering, Root, collect_loa
 from gradopt.lowering.fuse.expression import Graph, Node
 from gradopt.lowering.fuse.fill import fill_elements, needs_no_memory
 from gradopt.lowering.fuse.index import linearize, substitute
+from gradopt.lowering.fuse.isolate import isolate_preserved
 from gradopt.lowering.fuse.nest import NestWriter, place_of
 from gradopt.lowering.fuse.products import (
     batch_loops,
@@ -42,12 +43,14 @@ WIDE_ROW = 1 << 14  # over rows wider than this, walks down the columns instead 
 
 
 def fuse_block(block: Block) -> None:
-    """Replaces the operations of a block, and of the regions in it, by kernels. Kernels that are there stay.
+    """Replaces the operations of a block, and of the regions in it, by kernels. Kernels that are there stay, and preserved operations
+    get kernels of their own.
 
     Raises GradoptError for an operation of no registered dialect and a region of several blocks."""
     pending = [block]
     while pending:
         current = pending.pop()
+        isolate_preserved(current)
         for op in current.operations:
             check_operation(op)
             if op.name != "kernel.nest":

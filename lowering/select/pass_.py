@@ -45,14 +45,18 @@ def attention(b: Builder, op: Any) -> list[Value]:
 
 @selection("bwd.attention")
 def attention_backward(b: Builder, op: Any) -> list[Value] | None:
-    """The forward kernel again (`cse` merges it with the first) and the backward kernel. The gradient of a bias has no kernel."""
-    if 3 in op.wanted:
+    """The forward kernel again (`cse` merges it with the first) and the backward kernel. The gradient of a bias is left to an operation
+    of its own, which `decompose` lowers."""
+    served = [index for index in op.wanted if index != 3]
+    if not served:
         return None
-    y, lse = _forward(b, op)
     properties = {name: value for name, value in op.properties.items() if name != "wrt"}
     mask = [op.mask_or_bias] if op.mask_or_bias is not None else []
-    found = b.create("kernel.attention_backward", [op.q, op.k, op.v, op.dy, y, lse, *mask], wrt=op.wanted, **properties)
-    return list(found.results)
+    y, lse = _forward(b, op)
+    found: list[Value] = list(b.create("kernel.attention_backward", [op.q, op.k, op.v, op.dy, y, lse, *mask], wrt=served, **properties).results)
+    if len(served) < len(op.wanted):
+        found += b.create("bwd.attention", [op.q, op.k, op.v, op.dy, *mask], wrt=[3], **properties).results
+    return found
 
 
 def _pooling(b: Builder, op: Any) -> tuple[Value, Value] | None:
@@ -98,7 +102,7 @@ class SelectKernelsPass(Pass):
     The adjoint of attention asks for the forward kernel once more, for its rows' log-sum-exp: `cse` merges the two, and nothing is
     computed twice.
 
-    Needs: nothing. Guarantees: each `hl.attention`, and each `bwd.attention` without the gradient of a bias, is a `kernel` op; so are
+    Needs: nothing. Guarantees: each `hl.attention`, and each `bwd.attention` but the gradient of a bias, is a `kernel` op; so are
     `hl.max_pool2d` and `bwd.max_pool2d` of images of static size, `hl.solve`, `hl.inverse` and `hl.det`.
 
     Before:

@@ -53,11 +53,13 @@ def run_passes(module: Operation, pipeline: str) -> Operation:
     return module
 
 
-def compile(module: Operation | str, entry: str, *, wrt: Sequence[int | str] | None = None) -> CompiledFunction:
+def compile(module: Operation | str, entry: str, *, wrt: Sequence[int | str] | None = None,
+            preserve: Sequence[str] = ()) -> CompiledFunction:
     """Compiles a function of a module (or of its text) into a callable on NumPy arrays.
 
     `entry` may name a derivative that is not written down: `f_grad`, `f_value_and_grad`, `f_vjp`, `f_jvp`, `f_hvp` of a function `f`,
-    with respect to the arguments `wrt` (positions or names; all float arguments by default). Raises GradoptError."""
+    with respect to the arguments `wrt` (positions or names; all float arguments by default). `preserve` names operations, as
+    `"bwd.layer_norm_input"`, that get kernels of their own instead of being fused with others. Raises GradoptError."""
     from gradopt.lowering.compile import compile_function
 
-    return compile_function(parse(module) if isinstance(module, str) else module, entry, wrt=wrt)
+    return compile_function(parse(module) if isinstance(module, str) else module, entry, wrt=wrt, preserve=preserve)
