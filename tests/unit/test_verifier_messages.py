@@ -1,4 +1,4 @@
-"""Every message of the verifiers of tensor ops has a case in a lit test."""
+"""Every message of the verifiers of operations has a case in a lit test."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ FILES = [
     ),
     *(f"dialects/prim/{name}.py" for name in ("data", "elementwise", "indexing", "linear", "reduction", "shape")),
     "dialects/bwd/tensor.py",
+    *(str(path.relative_to(ROOT)) for dialect in ("hl", "bwd") for path in sorted((ROOT / "dialects" / dialect / "neural").glob("*.py"))),
     "dialects/constraints.py",
 ]
 # what an operand's or result's own constraint reports first

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradopt.lowering.compile import compile_function
 from neural_samples import SAMPLES, Sample
 from neural_support import VJP, arrays_for, parsed, program, run
 
@@ -41,6 +42,31 @@ def test_op_and_its_gradients(sample: Sample) -> None:
     operands = [*arrays, *(random.standard_normal(result.shape) for result in results)]
     expected = run(parsed(sample, passes=VJP), operands, "f_vjp")
     compare(gradopt.compile(program(sample, dynamic=True), "f_vjp")(*operands), expected, sample.text)
+
+
+def first_of_each(samples: list[Sample]) -> list[Sample]:
+    """One sample an op, the last for those that stand at odd places."""
+    names = list(dict.fromkeys(sample.name for sample in samples))
+    own = {name: [sample for sample in samples if sample.name == name] for name in names}
+    return [own[name][-(place % 2)] for place, name in enumerate(names)]
+
+
+BACKWARD = sorted({sample.name for sample in SAMPLES if sample.name.startswith("bwd.")})
+
+
+@pytest.mark.parametrize("place, sample", list(enumerate(first_of_each(SAMPLES))), ids=lambda value: getattr(value, "name", ""))
+def test_preserved_operations_have_kernels_of_their_own(place: int, sample: Sample) -> None:
+    """Against the derivative of the decomposed op: values by the op itself and gradients by its bwd ops, none of them decomposed."""
+    module, dynamic = parsed(sample), place % 3 == 0
+    arrays = arrays_for(sample, module)
+    results = run(module, arrays)
+    whole = compile_function(parsed(sample, dynamic), "f", preserve=[sample.name])
+    compare(whole(*arrays), results, f"{sample.text}, preserved")
+    if sample.name.startswith("hl."):
+        random = np.random.default_rng(3)
+        operands = [*arrays, *(random.standard_normal(result.shape) for result in results)]
+        expected = run(parsed(sample, passes=f"decompose,{VJP}"), operands, "f_vjp")
+        compare(compile_function(parsed(sample, dynamic), "f_vjp", preserve=BACKWARD)(*operands), expected, f"{sample.text}, adjoint preserved")
 
 
 @pytest.mark.parametrize("text", [
