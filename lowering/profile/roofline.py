@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from gradopt.ir.types import F32, F64
-from gradopt.lowering.codegen.library.tiles import registers
 from gradopt.lowering.native import cache, pool
 from gradopt.lowering.native.executable import Executable
 from gradopt.lowering.native.program import Argument, Buffer, KernelSource, Program, Result, Run
+from gradopt.lowering.native.registers import registers
 from gradopt.lowering.profile.costs import Cost
 
 __all__ = ["Roofline", "machine_roofline"]
@@ -93,7 +92,7 @@ def _seconds(run: Executable, argument: Any) -> float:
 
 def tile_program(element: str, threads: int) -> tuple[Program, int, int]:
     """(a program that multiplies in registers and in the nearest cache, elements of its argument, operations of a call)."""
-    register = registers(F32 if element == "f32" else F64)
+    register = registers(4 if element == "f32" else 8)
     rows, width = register.sums // 2, 2 * register.lanes
     panel = DEPTH * (rows + width)
     tile = f"tile_{element}(1, {rows}, 2, {register.lanes}, {{}}, 1, 1, 1, {DEPTH}, a, 0, 0, 0, {rows}, 0, 1, b, 0, 0, 0, {width}, "
