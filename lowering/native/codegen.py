@@ -1,14 +1,9 @@
-"""LLVM IR to object code for this machine's processor, and object code to addresses.
-
-Engines are never destroyed: kernels, the driver and the destructors of results may run until the last moment of the
-process.
-"""
+"""LLVM IR to object code for this machine's processor (loading.py takes it from there)."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +41,12 @@ class Target:
 @functools.cache
 def host() -> Target:
     """This machine."""
-    _initialise()
+    initialise()
     return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 
 @functools.cache
-def _initialise() -> None:
+def initialise() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
 
@@ -104,44 +99,8 @@ def assembly(text: str) -> str:
         return str(_machine(SMALL).emit_assembly(optimised(text)))
 
 
-def load(objects: Iterable[bytes], names: Iterable[str]) -> dict[str, int]:
-    """Load object files into this process and give the address of each name.
-
-    Raises RuntimeError when a name is missing.
-    """
-    groups: dict[bool, list[bytes]] = {}
-    for data in objects:
-        groups.setdefault(stands_alone(data), []).append(data)
-    with locks.LLVM:
-        _initialise()
-        engines = [_engine(group, small) for small, group in groups.items()]
-        addresses = {name: _address_in(engines, name) for name in names}
-        for engine in engines:
-            engine.detach()
-    missing = [name for name, address in addresses.items() if address == 0]
-    if missing:
-        raise RuntimeError(f"object code without the symbol {missing[0]}")
-    return addresses
-
-
-def _engine(objects: Iterable[bytes], small: bool) -> Any:
-    options = {"use_lmm": True} if small else {}
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(None, SMALL if small else LARGE), **options)
-    for data in objects:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-    engine.finalize_object()
-    return engine
-
-
-def _address_in(engines: Iterable[Any], name: str) -> int:
-    return next((int(address) for engine in engines if (address := engine.get_function_address(name))), 0)
-
-
 def with_layout(text: str) -> str:
     """A module's text with this machine's triple and data layout, for modules that carry none."""
     with locks.LLVM:
         layout = str(_machine(SMALL).target_data)
     return f'target triple = "{host().triple}"\ntarget datalayout = "{layout}"\n{text}'
-
-
-Addresses = Mapping[str, int]

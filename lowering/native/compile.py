@@ -15,14 +15,19 @@ import os
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gradopt.lowering.native import cache, locks
 from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.program import KernelSource
 from gradopt.lowering.native.symbols import ObjectFormatError
+
+if TYPE_CHECKING:
+    from gradopt.lowering.native.loading import Code
 
 _COMPILER_MODULES = (
     "context",
@@ -39,7 +44,17 @@ _COMPILER_MODULES = (
 HELPED_FROM = 12
 """Missing kernels from which on a helping process pays: it costs some 0.1 s to start, a kernel 0.02 to 0.04 s."""
 
-_LOADED: dict[str, int] = {}
+class LoadedKernel:
+    """A kernel's address, and the code that it lies in."""
+
+    __slots__ = ("__weakref__", "address", "code")
+
+    def __init__(self, address: int, code: Code) -> None:
+        self.address, self.code = address, code
+
+
+_LOADED: weakref.WeakValueDictionary[str, LoadedKernel] = weakref.WeakValueDictionary()
+"""Every kernel that somebody holds, by its key."""
 
 
 @dataclass
@@ -64,10 +79,15 @@ class Timings:
 
 @dataclass
 class CompiledKernels:
-    """The address of each kernel, in the order asked for."""
+    """The kernels in the order asked for; they are callable for as long as this list lives."""
 
-    addresses: list[int]
+    kernels: list[LoadedKernel]
     timings: Timings = field(default_factory=Timings)
+
+    @property
+    def addresses(self) -> list[int]:
+        """The address of each kernel."""
+        return [kernel.address for kernel in self.kernels]
 
 
 def front_end_name(name: str | None = None) -> str:
@@ -100,31 +120,35 @@ def _identity(front_end: str) -> str:
     return f"{compiler_digest()}|{front_end} {version}|{host().identity()}"
 
 
-def compile_kernels(kernels: Sequence[KernelSource], front_end: str | None = None, folder: Path | None = None) -> CompiledKernels:
-    """Make every kernel callable in this process.
+def compile_kernels(kernels: Sequence[KernelSource], front_end: str | None = None, folder: Path | None = None,
+                    timings: Timings | None = None) -> CompiledKernels:
+    """Make every kernel callable in this process. What is missing is loaded together, and unloaded when none of it is needed. The times
+    are added to `timings`.
 
     Raises KernelError for source outside the language of kernels or whose code would need a symbol that kernels may not
     use.
     """
-    timings = Timings()
+    timings = timings or Timings()
     front_end = front_end_name(front_end)
     start = time.perf_counter()
-    from gradopt.lowering.native import codegen
+    from gradopt.lowering.native import loading
 
     identity = _identity(front_end)
-    timings.importing = time.perf_counter() - start
+    timings.importing += time.perf_counter() - start
     keys = [cache.key(identity, kernel.source) for kernel in kernels]
     with locks.COMPILE:
-        timings.in_process = sum(key in _LOADED for key in dict.fromkeys(keys))
-        missing = {key: kernel for key, kernel in zip(keys, kernels, strict=True) if key not in _LOADED}
+        found = {key: kernel for key in keys if (kernel := _LOADED.get(key)) is not None}
+        timings.in_process += len(found)
+        missing = {key: kernel for key, kernel in zip(keys, kernels, strict=True) if key not in found}
         if missing:
             objects = _objects(missing, front_end, cache.open_folder(folder), timings)
             start = time.perf_counter()
             symbols = {key: "gradopt_" + kernel.digest()[:40] for key, kernel in missing.items()}
-            loaded = codegen.load(objects.values(), symbols.values())
-            _LOADED.update((key, loaded[symbol]) for key, symbol in symbols.items())
-            timings.loading = time.perf_counter() - start
-        return CompiledKernels([_LOADED[key] for key in keys], timings)
+            code = loading.load(objects.values(), symbols.values())
+            found.update((key, LoadedKernel(code.addresses[symbol], code)) for key, symbol in symbols.items())
+            _LOADED.update(found)
+            timings.loading += time.perf_counter() - start
+        return CompiledKernels([found[key] for key in keys], timings)
 
 
 def _objects(missing: dict[str, KernelSource], front_end: str, folder: Path | None, timings: Timings) -> dict[str, bytes]:
@@ -132,7 +156,7 @@ def _objects(missing: dict[str, KernelSource], front_end: str, folder: Path | No
     start = time.perf_counter()
     objects = {key: data for key in missing if (data := cache.read(folder, key)) is not None}
     timings.reading += time.perf_counter() - start
-    timings.from_cache = len(objects)
+    timings.from_cache += len(objects)
     absent = {key: kernel for key, kernel in missing.items() if key not in objects}
     with _helper(list(absent.values()), front_end, folder, timings) as helped:
         for key, kernel in absent.items():

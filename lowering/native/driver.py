@@ -243,11 +243,11 @@ def process() -> Process:
 
 
 def _new_process() -> Process:
-    from gradopt.lowering.native import codegen, routines
+    from gradopt.lowering.native import loading, routines
 
     symbols = {entry: f"gradopt_driver_{entry}" for entry in ENTRIES}
-    loaded = codegen.load([_object_code(cache.open_folder())], symbols.values())
-    entries = {entry: loaded[symbol] for entry, symbol in symbols.items()}
+    code = loading.load([_object_code(cache.open_folder())], symbols.values())
+    entries = {entry: code.addresses[symbol] for entry, symbol in symbols.items()}
     addresses = _c_functions() | _python_functions() | {"destructor": entries["destroy"]}
     host = (ctypes.c_int64 * len(layout.HOST_NAMES))(*[addresses.get(name, 0) for name in layout.HOST_NAMES])
     memory = ctypes.create_string_buffer(layout.WORD * layout.PROCESS_WORDS + 128)
@@ -257,7 +257,7 @@ def _new_process() -> Process:
     made.set_word(layout.ROUTINES_ADDRESS, routines.table_address())
     made.set_word(layout.MEMORY_LIMIT, DEFAULT_IDLE_BYTES)
     _initialise_condition(made)
-    _keep_for_ever(memory, host)
+    _keep_for_ever(memory, host, code)
     return made
 
 

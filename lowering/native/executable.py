@@ -80,11 +80,13 @@ class Executable:
         self._process = driver.process()
         prepared = time.perf_counter() - start
         products = product.calls(program.kernels)
-        compiled = compile_kernels([*map(product.routine, products), *program.kernels], front_end, cache_folder)
-        routines.fill(zip(products, compiled.addresses))
+        shared = compile_kernels([*map(product.routine, products)], front_end, cache_folder)
+        routines.keep(products, shared.kernels)
+        compiled = compile_kernels(program.kernels, front_end, cache_folder, shared.timings)
         self.timings: Timings = compiled.timings
+        self._kernels = compiled.kernels  # their code is unloaded with this object
         self.timings.driver = prepared
-        self._image = images.build(program, compiled.addresses[len(products) :], self._process.block)
+        self._image = images.build(program, compiled.addresses, self._process.block)
         self._profile: Any = None
         self._uses_pool = images.uses_pool(program)
         self._native = self._make_native() if self._process.direct else None
