@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradopt.lowering.native import loading, locks
+from gradopt.lowering.native import loading, locks, product, routines
 
 import gradopt
 
@@ -129,3 +129,24 @@ def test_unloading_waits_for_no_lock(before: int) -> None:
     compiled(6.0625)
     gc.collect()
     assert loading.live_modules() == before
+
+
+def test_routines_that_kernels_share_stay() -> None:
+    """A product's routine is called through a table that other functions read too."""
+    text = """func.func @f(%x: tensor<128x128xf32>, %y: tensor<128x128xf32>) -> tensor<128x128xf32> {
+  %z = hl.matmul %x, %y : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  return %z : tensor<128x128xf32>
+}"""
+    ones, expected = np.ones((128, 128), np.float32), np.full((128, 128), 128, np.float32)
+    first = gradopt.compile(text, "f")
+    called = product.calls(first.program.kernels)
+    addresses = [routines.address_of(name) for name in called]
+    assert called and all(addresses)
+    np.testing.assert_array_equal(first(ones, ones), expected)
+    count = loading.live_modules()
+    del first
+    gc.collect()
+    assert loading.live_modules() == count - 1
+    again = gradopt.compile(text, "f")
+    assert [routines.address_of(name) for name in called] == addresses and loading.live_modules() == count
+    np.testing.assert_array_equal(again(ones, ones), expected)
