@@ -10,13 +10,13 @@ import math
 import re
 from typing import NamedTuple
 
-from gradopt.parser.literals import LiteralError
+from gradopt.parser.literals import LiteralError, read_integer
 
 __all__ = ["affine_map_body", "integer_set_body"]
 
 MOST_DEPTH = 60
 MOST_OPERATORS = 250  # in one expression
-_TOKEN = re.compile(r"\s*(?:([A-Za-z_][\w$.]*)|([0-9]+)|(->|>=|<=|==|[()\[\],:+*\-]))", re.ASCII)
+_TOKEN = re.compile(r"\s*(?:([A-Za-z_][\w$.]*)|(0x[0-9A-Fa-f]+|[0-9]+)|(->|>=|<=|==|[()\[\],:+*\-]))", re.ASCII)
 _TIGHT = {"*": "*", "floordiv": "floordiv", "ceildiv": "ceildiv", "mod": "mod"}
 
 
@@ -321,10 +321,11 @@ class AffineReader:
         if self.take("-"):
             return multiply(self.factor(depth + 1), constant(-1))
         if kind == "number":
-            if len(text) > 19 or int(text) >= 1 << 63:
+            value = read_integer(text)
+            if value >= 1 << 63:
                 raise self.fail("constant too large for index")
             self.index += 1
-            return constant(int(text))
+            return constant(value)
         if kind == "word":
             if text not in self.names:
                 raise self.fail(f"use of undeclared identifier '{text}'")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gradopt.ir.attributes import AffineMapAttr, Attribute, DenseArrayAttr, IntegerSetAttr, StridedLayoutAttr
 from gradopt.ir.types import FloatType, IndexType, IntegerType
 from gradopt.parser.affine import affine_map_body, integer_set_body
-from gradopt.parser.literals import LiteralError, float_bits, integer_value, split_commas
+from gradopt.parser.literals import LiteralError, float_bits, integer_value, read_integer, split_commas
 from gradopt.parser.types import TypeReader
 
 __all__ = ["read_builtin"]
@@ -78,13 +78,15 @@ def _array(text: str, start: int, end: int, reader: TypeReader) -> Attribute:
     return DenseArrayAttr(element, tuple(values))
 
 
-_STRIDED = re.compile(r"\s*\[((?:\s*(?:\?|-?[0-9]{1,18})\s*(?:,(?!\s*\]))?)*)\]\s*(?:,\s*offset\s*:\s*(\?|-?[0-9]{1,18})\s*)?", re.ASCII)
+_STRIDED = re.compile(r"\s*\[([^\[\]]*)\]\s*(?:,\s*offset\s*:\s*([^\[\],]*))?", re.ASCII)
+_STRIDE = re.compile(r"\s*(\?|-?[ \t]*(?:0x[0-9A-Fa-f]+|[0-9]+))\s*", re.ASCII)
 
 
 def _strided(body: str, start: int) -> Attribute:
     match = _STRIDED.fullmatch(body)
-    items = [] if match is None or not match[1].strip() else [part.strip() for part in match[1].split(",")]
-    if match is None or any(not re.fullmatch(r"\?|-?[0-9]+", item) for item in items):
+    texts = [] if match is None else ["0" if match[2] is None else match[2], *(match[1].split(",") if match[1].strip() else ())]
+    found = [_STRIDE.fullmatch(text) for text in texts]
+    sizes = [None if size is None or size[1] == "?" else read_integer(size[1]) for size in found]
+    if not found or None in found or any(size is not None and not -1 << 63 < size < 1 << 63 for size in sizes):
         raise LiteralError("expected strided<[…], offset: …> with 64-bit integers or '?'", start)
-    offset = 0 if match[2] is None else None if match[2] == "?" else int(match[2])
-    return StridedLayoutAttr(tuple(None if item == "?" else int(item) for item in items), offset)
+    return StridedLayoutAttr(tuple(sizes[1:]), sizes[0])

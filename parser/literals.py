@@ -9,7 +9,7 @@ from gradopt.ir.attributes import Attribute, DenseElementsAttr, DenseResourceAtt
 from gradopt.ir.rare_attributes import DenseStringAttr
 from gradopt.ir.types import I64, ComplexType, FloatType, IndexType, IntegerType, RankedType, TensorType, Type
 
-__all__ = ["LiteralError", "dense_literal", "float_bits", "integer_value", "split_commas", "unescape"]
+__all__ = ["LiteralError", "dense_literal", "float_bits", "integer_value", "read_integer", "split_commas", "unescape"]
 
 
 class LiteralError(Exception):
@@ -45,7 +45,7 @@ def unescape(text: str) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _read_integer(text: str) -> int:
+def read_integer(text: str) -> int:
     """The value of a decimal or hexadecimal literal; Python itself refuses more than 4300 decimal digits. Raises LiteralError."""
     text = text.replace(" ", "").replace("\t", "")
     if "0x" in text:
@@ -64,7 +64,7 @@ def integer_value(text: str, type: Type) -> IntegerAttr:
     """An integer literal of a type: a value that fits the width signed or unsigned. Raises LiteralError."""
     if not isinstance(type, (IndexType, IntegerType)):
         raise LiteralError(f"integer literal not valid for specified type '{type.text}'")
-    value = _read_integer(text)
+    value = read_integer(text)
     if type.signedness == "unsigned" and value < 0:
         raise LiteralError("negative integer literal not valid for unsigned integer type")
     signed_only = type.signedness == "signed" or isinstance(type, IndexType)

@@ -219,10 +219,17 @@ def _check_element(head: str, element: Type, offset: int) -> None:
         raise SyntaxFault(f"invalid {head} element type '{element.text}'", offset)
 
 
+# the dialects that MLIR knows and that declare attributes: any other dialect's attribute is no memory space
+_SPACE_DIALECTS = frozenset(
+    "acc affine amdgpu amx arith async bufferization dlti emitc gpu index irdl linalg llvm ml_program mpi nvgpu nvvm omp pdl pdl_interp ptr "
+    "quant rocdl scf shape shard smt sparse_tensor spirv tensor tosa transform ub vector xegpu xevm".split())
+
+
 def _memory_space(extras: list[Attribute], start: int) -> Attribute | None:
     """A memory space; the 64-bit 0 is the same as none. Raises SyntaxFault."""
     space = extras[0] if extras else None
-    if space is not None and not isinstance(space, (IntegerAttr, StringAttr, DictionaryAttr, DialectAttr)):
+    fits = space.dialect in _SPACE_DIALECTS if isinstance(space, DialectAttr) else isinstance(space, (IntegerAttr, StringAttr, DictionaryAttr))
+    if space is not None and not fits:
         raise SyntaxFault(f"unsupported memory space Attribute '{space.text}'", start)
     return None if isinstance(space, IntegerAttr) and space.type is T.I64 and space.value == 0 else space
 
