@@ -17,6 +17,7 @@ from gradopt.ir.declare import (
 )
 from gradopt.ir.dialect import Dialect, declared_operations
 from gradopt.ir.operation import Block, Operation, Region
+from gradopt.ir.symbols import VISIBILITY
 
 
 class ModuleOp(Operation):
@@ -25,7 +26,7 @@ class ModuleOp(Operation):
     __slots__ = ("external_resources",)
     name = "builtin.module"
     sym_name = attribute(STRING, optional=True)
-    sym_visibility = attribute(STRING, optional=True)
+    sym_visibility = attribute(VISIBILITY, optional=True)
     body = region()
     traits = frozenset({SYMBOL_TABLE, SYMBOL, ISOLATED, GRAPH_REGION})
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gradopt.dialects.arrays import Array
 from gradopt.dialects.control_flow import Meaning
-from gradopt.ir.attributes import StringAttr, TypeAttr
+from gradopt.ir.attributes import ArrayAttr, Attribute, DictionaryAttr, StringAttr, TypeAttr
 from gradopt.ir.declare import (
     ANY_ATTRIBUTE,
     ISOLATED,
@@ -26,7 +26,7 @@ from gradopt.ir.declare import (
 )
 from gradopt.ir.dialect import Dialect, declared_operations, near_miss
 from gradopt.ir.operation import Block, Operation, UnregisteredOp, new_region
-from gradopt.ir.symbols import lookup_symbol, nearest_symbol_table, symbols
+from gradopt.ir.symbols import VISIBILITY, lookup_symbol, nearest_symbol_table, symbols
 from gradopt.ir.types import FunctionType, Type
 from gradopt.ir.values import BlockArgument
 
@@ -38,7 +38,7 @@ class FuncOp(Operation):
     name = "func.func"
     sym_name = attribute(STRING)
     function_type = attribute(TYPE)
-    sym_visibility = attribute(STRING, optional=True)
+    sym_visibility = attribute(VISIBILITY, optional=True)
     arg_attrs = attribute(ANY_ATTRIBUTE, optional=True)
     res_attrs = attribute(ANY_ATTRIBUTE, optional=True)
     no_inline = attribute(UNIT, optional=True)
@@ -60,6 +60,19 @@ class FuncOp(Operation):
         """The arguments of the entry block."""
         return self.entry.arguments
 
+    def check_dictionaries(self, what: str, found: Attribute | None, count: int) -> None:
+        """Raises InvalidOperation unless there is nothing or a dictionary of dialect attributes for each argument or result."""
+        if found is None:
+            return
+        if not isinstance(found, ArrayAttr) or not all(isinstance(element, DictionaryAttr) for element in found.elements):
+            raise InvalidOperation(f"expects {what} attributes to be a list of dictionaries, found {found.text}")
+        if len(found.elements) != count:
+            raise InvalidOperation(f"expects {what} attribute array to have the same number of elements as the number of function "
+                                   f"{what}s, got {len(found.elements)}, but expected {count}")
+        names = [name for element in found.elements if isinstance(element, DictionaryAttr) for name, _ in element.entries]
+        if wrong := [name for name in names if "." not in name]:
+            raise InvalidOperation(f"{what}s may only have dialect attributes, found '{wrong[0]}'")
+
     def verify(self) -> None:
         parent = self.parent_op
         if parent is not None and not parent.has_trait(SYMBOL_TABLE) and not isinstance(parent, UnregisteredOp):
@@ -67,6 +80,8 @@ class FuncOp(Operation):
         type = self.function_type
         if not isinstance(type, FunctionType):
             raise InvalidOperation(f"requires attribute 'function_type' to be a function type, found {type.text}")
+        self.check_dictionaries("argument", self.arg_attrs, len(type.inputs))
+        self.check_dictionaries("result", self.res_attrs, len(type.results))
         if self.is_declaration:
             if self.sym_visibility not in ("private", "nested"):
                 raise InvalidOperation("symbol declaration cannot have public visibility")

@@ -51,13 +51,12 @@ def _function(printer: Printer, op: Operation, head: str, indent: int, tail: str
     arguments = _attribute_list(op.properties.get("arg_attrs"), len(type.inputs))
     results = _attribute_list(op.properties.get("res_attrs"), len(type.results))
     contradicts = region.blocks and [argument.type for argument in region.blocks[0].arguments] != list(type.inputs)
-    if arguments is None or results is None or contradicts:
+    visibility = op.properties.get("sym_visibility")
+    word = "" if visibility is None else visibility.value + " " if isinstance(visibility, StringAttr) else " "
+    if arguments is None or results is None or contradicts or word not in ("", "private ", "public ", "nested "):
         printer._generic(op, head, indent, tail)
         return
-    visibility = op.properties.get("sym_visibility")
-    word = visibility.value if isinstance(visibility, StringAttr) else ""
-    known = word in ("private", "public", "nested")
-    text = f"{head}func.func {word + ' ' if known else ''}{symbol_text(name.value)}"
+    text = f"{head}func.func {word}{symbol_text(name.value)}"
     if region.blocks:
         text += "(" + ", ".join(f"{printer.value(a)}: {a.type.text}{extra}{printer.location(a.location, alias=False)}"
                                 for a, extra in zip(region.blocks[0].arguments, arguments)) + ")"
@@ -67,7 +66,7 @@ def _function(printer: Printer, op: Operation, head: str, indent: int, tail: str
         joined = ", ".join(t.text + extra for t, extra in zip(type.results, results))
         single = len(type.results) == 1 and not results[0] and not isinstance(type.results[0], FunctionType)
         text += " -> " + (joined if single else f"({joined})")
-    shown = {"sym_name", "function_type", "arg_attrs", "res_attrs"} | ({"sym_visibility"} if known else set())
+    shown = {"sym_name", "function_type", "arg_attrs", "res_attrs", "sym_visibility"}
     rest = {key: value for key, value in {**op.properties, **op.attributes}.items() if key not in shown}
     if rest:
         text += f" attributes {dictionary_text(rest)}"

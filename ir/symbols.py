@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from gradopt.ir.attributes import StringAttr, SymbolRefAttr
-from gradopt.ir.declare import SYMBOL_TABLE
+from gradopt.ir.declare import SYMBOL_TABLE, enumeration
 from gradopt.ir.operation import Operation
 
-__all__ = ["lookup_symbol", "nearest_symbol_table", "symbol_name", "symbols", "unique_symbol"]
+__all__ = ["VISIBILITY", "lookup_symbol", "nearest_symbol_table", "symbol_name", "symbols", "unique_symbol"]
+
+VISIBILITY = enumeration("public", "private", "nested")
 
 
 def symbol_name(op: Operation) -> str | None:

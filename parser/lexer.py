@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradopt.parser.literals import LiteralError, unescape
+
 __all__ = ["FlatLine", "SyntaxFault", "Token", "balanced_end", "blank_comments", "tokens"]
 
 FlatLine = tuple[Any, Any, Any, Any]  # the match, the signature, properties, attributes
@@ -41,7 +43,7 @@ BRACKETED = {"tensor": "TYPE", "vector": "TYPE", "memref": "TYPE", "complex": "T
              "affine_set": "BUILTIN_ATTR", "strided": "BUILTIN_ATTR"}
 _SIMPLE_TYPE = re.compile(r"(?:index|none|[su]?i[0-9]+|bf16|tf32|f(?:16|32|64|80|128)|f[468]E[0-9]\w*)\Z", re.ASCII)
 _DISTINCT = re.compile(r"\[\s*[0-9]+\s*\]\s*(?=<)", re.ASCII)
-_BRACKET = re.compile(r"[ \t]*<")
+_BRACKET = re.compile(r"\s*<")
 _BODY = re.compile(rf'->|{STRING}|[<>()\[\]{{}}"]')
 _BUILTIN_BODY = re.compile(rf'->|[<>]=|//[^\n]*|{STRING}|[<>()\[\]{{}}"]')
 _CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
@@ -54,6 +56,7 @@ _FLAT = re.compile(
 # the results of an operation up to `=`: without this look ahead, an operation without operands would take them as its own
 _RESULTS = re.compile(r"%[\w$.\-#]+\s*(?::\s*[0-9]+\s*)?(?:,\s*%[\w$.\-#]+\s*(?::\s*[0-9]+\s*)?)*=", re.ASCII)
 _CONTINUES = re.compile(r"(?:[ \t\r\n]|//[^\n]*)*(?:[,:(<\-\[]|loc\b)")
+_STRINGS = re.compile(STRING)
 _COMMENT = re.compile(rf"({STRING})|//[^\n]*")
 
 
@@ -170,14 +173,28 @@ def _sigil(text: str, found: str, position: int, end: int) -> Token:
     """`!name`, `#name` (an alias), or a dialect's type or attribute with its body."""
     after = position + len(found)
     kind = "DIALECT_ATTR" if found[0] == "#" else "TYPE"
-    if text.startswith("<", after) and after < end:
+    has_body = text.startswith("<", after) and after < end
+    if "-" in found and (has_body or "." in found) and "-" in (dialect := found[1:].split(".", 1)[0]):
+        raise SyntaxFault(f"invalid dialect namespace '{dialect}'", position)
+    if has_body:
         body = text[position:balanced_end(text, after, end)]
         if "\0" in body:
             raise SyntaxFault("unexpected nul or EOF in pretty dialect name", position + body.index("\0"))
+        if "\\" in body:
+            _check_escapes(body, position)
         return Token(kind, body, position)
     if "." in found:
         return Token(kind, found, position)
     return Token("HASH_ID" if found[0] == "#" else "BANG_ID", found, position)
+
+
+def _check_escapes(body: str, position: int) -> None:
+    """Raises SyntaxFault for an unknown escape in a string of a dialect's body."""
+    for match in _STRINGS.finditer(body):
+        try:
+            unescape(match[0])
+        except LiteralError as error:
+            raise SyntaxFault(error.message, position + match.start() + error.offset) from None
 
 
 def balanced_end(text: str, start: int, end: int, builtin: bool = False) -> int:
@@ -192,6 +209,8 @@ def balanced_end(text: str, start: int, end: int, builtin: bool = False) -> int:
             character, where = open_brackets[-1]
             raise SyntaxFault(f"unbalanced '{character}': expected '{_CLOSING[character]}'", where)
         found, position = match.group(), match.end()
+        if found in ("<=", ">=") and open_brackets[-1][0] != "(":  # a comparison stands in parentheses
+            found, position = found[0], position - 1
         if found in _CLOSING:
             open_brackets.append((found, match.start()))
         elif found in (">", ")", "]", "}"):

@@ -146,7 +146,7 @@ class Callbacks(AttributeRules):
         return list(c)
 
     def successors(self, c: list[Any]) -> list[Token]:
-        return [item for item in c if item is not None]
+        return list(c)
 
     def properties(self, c: list[Any]) -> dict[str, Any]:
         found: dict[str, Any] = c[0]

@@ -28,8 +28,6 @@ _PRETTY_BODY = re.compile(r"[A-Za-z][A-Za-z0-9_.]*", re.ASCII)
 
 def canonical_body(body: str) -> str:
     """The spelling MLIR prints for `d.name<…>` or `d<name<…>>`: with a dot wherever the name is a plain word."""
-    if "<" not in body and re.fullmatch(r"[\w.]*\w", body, re.ASCII):
-        return body
     dot, bracket = body.find("."), body.find("<")
     if dot > 0 and (bracket < 0 or dot < bracket):
         dialect, inner = body[:dot], body[dot + 1:]
@@ -220,16 +218,17 @@ def _check_element(head: str, element: Type, offset: int) -> None:
 
 
 # the dialects that MLIR knows and that declare attributes: any other dialect's attribute is no memory space
-_SPACE_DIALECTS = frozenset(
-    "acc affine amdgpu amx arith async bufferization dlti emitc gpu index irdl linalg llvm ml_program mpi nvgpu nvvm omp pdl pdl_interp ptr "
-    "quant rocdl scf shape shard smt sparse_tensor spirv tensor tosa transform ub vector xegpu xevm".split())
+_SPACE_DIALECTS = frozenset((
+    "acc", "affine", "amdgpu", "amx", "arith", "async", "bufferization", "dlti", "emitc", "gpu", "index", "irdl", "linalg", "llvm",
+    "ml_program", "mpi", "nvgpu", "nvvm", "omp", "pdl", "pdl_interp", "ptr", "quant", "rocdl", "scf", "shape", "shard", "smt",
+    "sparse_tensor", "spirv", "tensor", "tosa", "transform", "ub", "vector", "xegpu", "xevm"))
 
 
 def _memory_space(extras: list[Attribute], start: int) -> Attribute | None:
     """A memory space; the 64-bit 0 is the same as none. Raises SyntaxFault."""
     space = extras[0] if extras else None
-    fits = space.dialect in _SPACE_DIALECTS if isinstance(space, DialectAttr) else isinstance(space, (IntegerAttr, StringAttr, DictionaryAttr))
-    if space is not None and not fits:
+    known = isinstance(space, (IntegerAttr, StringAttr, DictionaryAttr))
+    if space is not None and not known and not (isinstance(space, DialectAttr) and space.dialect in _SPACE_DIALECTS):
         raise SyntaxFault(f"unsupported memory space Attribute '{space.text}'", start)
     return None if isinstance(space, IntegerAttr) and space.type is T.I64 and space.value == 0 else space
 
