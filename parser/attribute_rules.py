@@ -11,7 +11,7 @@ from gradopt.ir.types import F64, I1, I64, FloatType, FunctionType, Type
 from gradopt.parser.builtin_attributes import read_builtin
 from gradopt.parser.lexer import SyntaxFault, Token
 from gradopt.parser.limits import Limits
-from gradopt.parser.literals import LiteralError, dense_literal, float_bits, integer_value, unescape
+from gradopt.parser.literals import LiteralError, dense_literal, float_bits, integer_value, read_integer, unescape
 from gradopt.parser.places import Place, PlaceResolver
 from gradopt.parser.types import TypeReader, canonical_body
 
@@ -190,7 +190,7 @@ class AttributeRules:
         number = token.text.partition("[")[2].partition("]")[0].strip()
         if len(number) > 18:
             raise SyntaxFault("expected a distinct number of at most 18 digits", token.start_pos)
-        index = int(number)
+        index = read_integer(number)
         start = token.text.index("<") + 1
         empty = not token.text[start:-1].strip()
         value = None if empty else self.nested_attribute(token.text, start, len(token.text) - 1)

@@ -154,7 +154,7 @@ def dense_elements(body: str, type: Type, start: int = 0) -> Attribute:
     if stripped.startswith('"') and not strings:
         return _blob(stripped, shaped, count, start + body.index('"'))
     values, shape = _parse_nested(body, element, start)
-    if shape is not None and shape != tuple(shaped.shape) and (count or 0 not in shape):
+    if shape is not None and shape != tuple(shaped.shape):
         raise LiteralError(f"inferred shape of elements literal ({list(shape)}) does not match type ({list(shaped.shape)})")
     if strings:
         return DenseStringAttr(tuple(values), shaped)
