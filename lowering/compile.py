@@ -132,7 +132,7 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
     return module, function, timings
 
 
-DEFAULT_PIPELINE = "select-kernels;decompose;canonicalize;cse;dce"
+DEFAULT_PIPELINE = "select-kernels;decompose;canonicalize;cse;dce;scan-residuals;scan-fission"
 
 
 def keep_only(module: Operation, function: Operation) -> None:

@@ -24,6 +24,8 @@ _PLACES: dict[str, str] = {
     "infer-shapes": "gradopt.lowering.sizes.infer:InferShapesPass",
     "inline": "gradopt.lowering.simplify.inline:InlinePass",
     "licm": "gradopt.lowering.simplify.licm:LicmPass",
+    "scan-fission": "gradopt.lowering.loops.pass_:ScanFissionPass",
+    "scan-residuals": "gradopt.lowering.loops.pass_:ScanResidualsPass",
     "select-kernels": "gradopt.lowering.select.pass_:SelectKernelsPass",
     "plan": "gradopt.lowering.plan.pass_:PlanPass",
     "print-op-stats": "gradopt.lowering.passes.reports:PrintOpStatsPass",
