@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,10 +153,29 @@ class Executable:
         return results[0] if len(results) == 1 and self.program.single else tuple(results)
 
     def peak_bytes(self, *arguments: Any) -> int:
-        """Planned memory of one call beyond its arguments and constants: results, arena and one thread's scratch.
+        """Planned memory of one call beyond its arguments and constants: results and temporaries.
 
         A program with dynamic sizes needs the arguments of the call.
         """
+        value = self._size_of(arguments)
+        total = self.temporary_bytes(*arguments)
+        for index in self.program.results:
+            result = self.program.buffers[index]
+            assert isinstance(result, Result)
+            nbytes = ELEMENTS[result.element].itemsize
+            for size in result.shape:
+                nbytes *= value(size)
+            total += nbytes
+        return total
+
+    def temporary_bytes(self, *arguments: Any) -> int:
+        """What of `peak_bytes` is no result: the arena, and the scratch of every thread that computes."""
+        value = self._size_of(arguments)
+        threads = pool.num_threads() if self._uses_pool else 1
+        return value(self.program.arena_bytes) + threads * value(self.program.scratch_bytes)
+
+    def _size_of(self, arguments: Sequence[Any]) -> Callable[[SizeLike], int]:
+        """Sizes as a call with these arguments would find them."""
         values = conversion.size_values(self.program, [numpy.asarray(argument) for argument in arguments]) if arguments else None
 
         def value(size: SizeLike) -> int:
@@ -166,15 +185,7 @@ class Executable:
                 raise ValueError(f"{self.program.name} has dynamic sizes: pass the arguments of the call")
             return values[size.index]
 
-        total = value(self.program.arena_bytes) + value(self.program.scratch_bytes)
-        for index in self.program.results:
-            result = self.program.buffers[index]
-            assert isinstance(result, Result)
-            nbytes = ELEMENTS[result.element].itemsize
-            for size in result.shape:
-                nbytes *= value(size)
-            total += nbytes
-        return total
+        return value
 
     # -- profiles
 
