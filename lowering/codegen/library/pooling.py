@@ -5,6 +5,7 @@ The forward kernel keeps where each window's maximum lies, so that the adjoint r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gradopt.ir.sizes import Size
@@ -16,8 +17,8 @@ from gradopt.lowering.codegen.library.scatter import convert
 from gradopt.lowering.codegen.library.source import Source, accumulation_element, blocks, dims_of, element_of, literal, temporary, times
 from gradopt.lowering.codegen.scalars import value_type
 
-MOST_UNROLLED = 16  # elements of a window that are compared in straight-line code
-CHUNK_ELEMENTS = 1 << 15
+MOST_UNROLLED = 16  # elements (of a row or a column of a window) that are compared in straight-line code
+CHUNK_ELEMENTS = 1 << 13
 
 
 class Windows:
@@ -66,64 +67,94 @@ def max_pool(op: Any) -> list[Launch]:
     return [_planes(windows, pointers, mark, element_of(op.x))]
 
 
-def _better(kind: str, found: str) -> str:
-    """Whether v comes before `best`: it is larger, or the first NaN."""
-    return f"bit_or({found}gt(v, best), bit_and(is_nan(v), bit_not(is_nan(best))))" if not found else (
-        f"bit_or({found}, bit_or(gt(v, best), bit_and(is_nan(v), bit_not(is_nan(best)))))")
+def _better(found: str) -> str:
+    """Whether v comes before `best`: nothing was found yet, it is larger, or the first NaN."""
+    return f"bit_or({found}, bit_or(gt(v, best), bit_and(is_nan(v), bit_not(is_nan(best)))))"
 
 
 def _planes(windows: Windows, pointers: tuple[str, str, str], mark: str, element: Type) -> Launch:
-    """A point is a plane; a vector holds windows that follow each other in a row, those at the border are searched one by one."""
+    """A point is a plane. The windows inside it are searched along rows first, then across them, so that a vector holds windows that
+    follow each other; those at the border are searched one by one."""
     source, op = windows.source, windows.op
     x, y, position = pointers
     first_row, end_row = windows.inside(0)
     first, end = windows.inside(1)
-    if windows.none > MOST_UNROLLED:
+    if max(op.pool_size) > MOST_UNROLLED or first_row == end_row or not isinstance(windows.image_dims[2], int):
         end = first
+    if end > first:
+        held = windows.image_dims[2] * (end - first)
+        maxima, places = source.scratch(value_type(element), held), source.scratch(mark, held)
     with source.loop("point", "hi", "lo"):
         source.add(f"""
             n = index_divide(point, {windows.channels})
             c = point - n * {windows.channels}
             plane = n * {windows.n} + c * {windows.c}
         """)
+        if end > first:
+            _along_rows(windows, x, (maxima, places), mark, first, end)
         with source.loop("i", windows.rows):
-            source.add(f"""
-                row = n * {windows.wn} + c * {windows.wc} + i * {windows.wh}
-                h0 = i * {op.strides[0]} - {op.padding[0][0]}
-                begin = 0
-                stop = 0
-            """)
-            if end > first:
-                with source.block(f"if i >= {first_row} and i < {end_row}"):
-                    source.line(f"begin = {first}")
-                    source.line(f"stop = {end}")
-                    _straight(windows, pointers, mark, first, end)
-            with source.loop("j", windows.columns):
-                with source.block("if j >= begin and j < stop"):
-                    source.line("continue")
-                _careful(windows, x, mark, element)
-                source.line(f"store({y}, row + j * {windows.ww}, best)")
-                source.line(f"store({position}, row + j * {windows.ww}, {mark}(at))")
+            source.line(f"row = n * {windows.wn} + c * {windows.wc} + i * {windows.wh}")
+            source.line(f"h0 = i * {op.strides[0]} - {op.padding[0][0]}")
+            if end - first == windows.window_dims[3] and end_row - first_row == windows.window_dims[2]:
+                _across_rows(windows, (y, position), (maxima, places), mark, first, end)
+            else:
+                source.line("begin = 0")
+                source.line("stop = 0")
+                if end > first:
+                    with source.block(f"if i >= {first_row} and i < {end_row}"):
+                        source.line(f"begin = {first}")
+                        source.line(f"stop = {end}")
+                        _across_rows(windows, (y, position), (maxima, places), mark, first, end)
+                with source.loop("j", windows.columns):
+                    with source.block("if j >= begin and j < stop"):
+                        source.line("continue")
+                    _careful(windows, x, mark, element)
+                    source.line(f"store({y}, row + j * {windows.ww}, best)")
+                    source.line(f"store({position}, row + j * {windows.ww}, {mark}(at))")
     plane = times(windows.window_dims[2], windows.window_dims[3])
     return source.launch(windows.planes(), windows.grain(windows.planes(), plane))
 
 
-def _straight(windows: Windows, pointers: tuple[str, str, str], mark: str, first: int, end: int) -> None:
-    """Windows inside the image: every element is there."""
-    source, op = windows.source, windows.op
-    x, y, position = pointers
-    with source.loop("j", str(end), str(first)):
-        source.line(f"corner = plane + h0 * {windows.h} + (j * {op.strides[1]} - {op.padding[1][0]}) * {windows.w}")
-        source.line(f"best = load({x}, corner)")
-        source.line("where = i32(0)")
-        for number in range(1, windows.none):
-            a, b = divmod(number, op.pool_size[1])
-            source.line(f"v = load({x}, corner + {a * op.dilation[0]} * {windows.h} + {b * op.dilation[1]} * {windows.w})")
-            source.line(f"take = {_better('', '')}")
-            source.line("best = select(take, v, best)")
-            source.line(f"where = select(take, i32({number}), where)")
-        source.line(f"store({y}, row + j * {windows.ww}, best)")
-        source.line(f"store({position}, row + j * {windows.ww}, {'where' if mark == 'i32' else f'{mark}(where)'})")
+def _along_rows(windows: Windows, x: str, kept: tuple[str, str], mark: str, first: int, end: int) -> None:
+    """For each row of the image and each window inside: the maximum of the window's elements in that row, and which it is."""
+    source, op, count = windows.source, windows.op, end - first
+    stride, corner = op.strides[1], first * op.strides[1] - op.padding[1][0]
+    height, width = windows.image_dims[2:]
+    assert isinstance(height, int)
+    one_row = windows.w == "1" and windows.h == str(width) and count * stride == width  # the rows are one long row
+    with source.loop("r", "1" if one_row else str(height)):
+        source.line(f"line = plane + r * {windows.h} + {corner} * {windows.w}")
+        source.line(f"to = r * {count}")
+        with source.loop("j", str(height * count if one_row else count)):
+            _search(source, [(f"load({x}, line + (j * {stride} + {b * op.dilation[1]}) * {windows.w})", f"{mark}({b})")
+                             for b in range(op.pool_size[1])])
+            source.line(f"store({kept[0]}, to + j, best)")
+            source.line(f"store({kept[1]}, to + j, where)")
+
+
+def _across_rows(windows: Windows, results: tuple[str, str], kept: tuple[str, str], mark: str, first: int, end: int) -> None:
+    """The maximum over the rows of each window in row i."""
+    source, op, count = windows.source, windows.op, end - first
+    source.line(f"from_ = h0 * {count}")
+    with source.loop("j", str(count)):
+        steps = [f"from_ + {a * op.dilation[0] * count} + j" for a in range(op.pool_size[0])]
+        _search(source, [(f"load({kept[0]}, {step})", f"add(load({kept[1]}, {step}), {mark}({a * op.pool_size[1]}))")
+                         for a, step in enumerate(steps)])
+        source.line(f"store({results[0]}, row + (j + {first}) * {windows.ww}, best)")
+        source.line(f"store({results[1]}, row + (j + {first}) * {windows.ww}, where)")
+
+
+def _search(source: Source, candidates: Sequence[tuple[str, str]]) -> None:
+    """Lines that find the first of the largest of some (value, place) pairs, or the first NaN: `best` and `where`."""
+    for number, (value, place) in enumerate(candidates):
+        if number == 0:
+            source.line(f"best = {value}")
+            source.line(f"where = {place}")
+            continue
+        source.line(f"v = {value}")
+        source.line("take = bit_and(bit_not(le(v, best)), bit_not(is_nan(best)))")
+        source.line("best = select(take, v, best)")
+        source.line(f"where = select(take, {place}, where)")
 
 
 def _careful(windows: Windows, x: str, mark: str, element: Type) -> None:
@@ -138,7 +169,7 @@ def _careful(windows: Windows, x: str, mark: str, element: Type) -> None:
                 s = j * {op.strides[1]} - {op.padding[1][0]} + b * {op.dilation[1]}
                 if r >= 0 and r < {windows.height} and s >= 0 and s < {windows.width}:
                     v = load({x}, plane + r * {windows.h} + s * {windows.w})
-                    if {_better(kind, f'eq(at, {windows.none})')}:
+                    if {_better(f'eq(at, {windows.none})')}:
                         best = v
                         at = a * {op.pool_size[1]} + b
     """)
@@ -169,7 +200,7 @@ def _channels(windows: Windows, pointers: tuple[str, str, str], mark: str, eleme
                                 v = load({x}, plane + c)
                                 best = load({y}, row + c)
                                 old = load({position}, row + c)
-                                take = {_better(kind, f'eq(old, {none})')}
+                                take = {_better(f'eq(old, {none})')}
                                 store({y}, row + c, select(take, v, best))
                                 store({position}, row + c, select(take, mark, old))
         """)
