@@ -12,10 +12,10 @@ from gradopt.ir.attributes import DenseElementsAttr
 from gradopt.ir.builder import Builder
 from gradopt.ir.cloning import inline_block
 from gradopt.ir.operation import Operation, Region
-from gradopt.ir.types import I1, I64, tensor
+from gradopt.ir.types import I1, I64, IntegerType, Type, tensor
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.context import ReverseContext
-from gradopt.lowering.autodiff.helpers import expand_like, full_of, match_type, scalar, size_operands, vector, zeros_like
+from gradopt.lowering.autodiff.helpers import expand_like, full_of, match_type, scalar, size_operands, zeros_like
 from gradopt.lowering.autodiff.loops import build_region, build_scan
 from gradopt.lowering.autodiff.regions import region_with_arguments
 from gradopt.lowering.autodiff.revolve import INITIAL, NOWHERE, Action, make_schedule
@@ -31,14 +31,15 @@ def keep_checkpoints(context: ReverseContext, op: Any) -> list[Value]:
     table = [slots] * op.length  # a slot that does not exist: the write is dropped
     for slot, step in make_schedule(op.length, slots).kept.items():
         table[row_of(op, step)] = slot
-    places = vector(b, table)
+    places = small_vector(b, table)
     count = len(op.operands)
-    order: list[int | Value] = [*range(num_carry), *buffers, *range(num_carry, count), scalar(b, 0, I64)]
+    order: list[int | Value] = [*range(num_carry), *buffers, *range(num_carry, count), scalar(b, 0, element_of(places))]
     body, new = region_with_arguments(op.body, order, op.location)
     last = body.block.last
     assert last is not None
     inner = Builder(before=last, location=op.location)
-    written = [put_row(inner, buffer, value, new[-1]) for buffer, value in zip(new, body.block.arguments[:num_carry])]
+    place = widened(inner, new[-1])
+    written = [put_row(inner, buffer, value, place) for buffer, value in zip(new, body.block.arguments[:num_carry])]
     last.operands = (*last.operands[:num_carry], *written, *last.operands[num_carry:])
     forward = b.create(op.name, [*op.init, *buffers, *op.operands[num_carry:], places], regions=[body], length=op.length,
                        num_carry=2 * num_carry, num_xs=op.num_xs + 1, reverse=op.reverse, checkpoints=slots)
@@ -63,6 +64,24 @@ def flags(b: Builder, values: Sequence[bool]) -> Value:
     return b.create("prim.constant", value=DenseElementsAttr(tensor([len(values)], I1), data, False)).results[0]
 
 
+def small_vector(b: Builder, values: Sequence[int]) -> Value:
+    """A rank-1 constant of numbers >= 0 in the smallest element type: the schedule has several rows a step, and is to be small beside
+    the states."""
+    width = next(width for width in (8, 16, 32, 64) if max(values, default=0) < 1 << (width - 1))
+    data = struct.pack(f"<{len(values)}{dict(zip((8, 16, 32, 64), 'bhiq'))[width]}", *values)
+    return b.create("prim.constant", value=DenseElementsAttr(tensor([len(values)], IntegerType(width)), data, False)).results[0]
+
+
+def element_of(vector: Value) -> Type:
+    """The element type of a vector."""
+    return tensor_type(vector).element
+
+
+def widened(b: Builder, number: Value) -> Value:
+    """A rank-0 number as i64."""
+    return number if element_of(number) is I64 else b.prim.cast(number, result_types=[tensor([], I64)])
+
+
 def lower_checkpointed(b: Builder, op: Any) -> list[Value]:
     """A bwd.scan with checkpoints as one prim.scan over the actions of the schedule."""
     init, consts, xs, buffers, dcarry, dys = op.groups(op.operands)
@@ -74,10 +93,9 @@ def lower_checkpointed(b: Builder, op: Any) -> list[Value]:
     loop = Loop(op, len(init), len(consts), len(xs), len(dcarry), len(dys), len(sums), len(rows))
     carry = [*init, *buffers, *dcarry, *sums, *rows]
     table = [flags(b, [action.reverse for action in actions]),
-             vector(b, [row_of(op, action.step) for action in actions]),
-             vector(b, [loop.source(action) for action in actions]),
-             vector(b, [slots if action.target == NOWHERE else action.target for action in actions]),
-             vector(b, [row_of(op, action.step) if action.reverse else op.length for action in actions])]
+             small_vector(b, [row_of(op, action.step) for action in actions]),
+             small_vector(b, [loop.source(action) for action in actions]),
+             small_vector(b, [slots if action.target == NOWHERE else action.target for action in actions])]
     scan = build_scan(b, len(actions), carry, [*init, *consts, *xs, *dys], table, loop.body)
     found = scan.results[len(init) + len(buffers):]
     first = [found[op.active_carries.index(index)] for index in wanted_init]
@@ -86,8 +104,7 @@ def lower_checkpointed(b: Builder, op: Any) -> list[Value]:
 
 class Loop:
     """The body of the table-driven loop. Carries: state…, buffers…, dcarry…, sums…, dxs…; constants: init…, consts…, xs…, dys…;
-    rows: whether to reverse, the step's row, the slot to take the state from, the slot to put it into, the row of dxs to
-    write."""
+    rows: whether to reverse, the step's row, the slot to take the state from, the slot to put it into."""
 
     def __init__(self, op: Any, init: int, consts: int, xs: int, dcarry: int, dys: int, sums: int, rows: int) -> None:
         self.op, self.slots = op, op.checkpoints
@@ -100,7 +117,8 @@ class Loop:
     def body(self, b: Builder, carry: Sequence[Value], fixed: Sequence[Value],
              row: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """One action."""
-        reverse, step, source, target, written = row
+        reverse, (step, source, target) = row[0], (widened(b, number) for number in row[1:])
+        written = b.prim.select(reverse, step, scalar(b, self.op.length, I64))  # the row of dxs; a step that is run again writes none
         state, buffers, rest = carry[:self.init], carry[self.init: 2 * self.init], carry[2 * self.init:]
         totals, stacks = rest[:self.dcarry + self.sums], rest[self.dcarry + self.sums:]
         first, middle = fixed[:self.init], fixed[self.init:]

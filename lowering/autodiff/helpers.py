@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 from gradopt.dialects.constraints import tensor_type
@@ -34,12 +33,6 @@ def constant(b: Builder, value: float | int, type: TensorType) -> Value:
     """A constant of a static type whose elements are all `value`."""
     bare = TensorType(type.shape, type.element)
     return b.create("prim.constant", value=DenseElementsAttr(bare, element_bytes(value, type.element), True)).results[0]
-
-
-def vector(b: Builder, values: Sequence[int]) -> Value:
-    """A rank-1 i64 constant."""
-    data = struct.pack(f"<{len(values)}q", *values)
-    return b.create("prim.constant", value=DenseElementsAttr(tensor([len(values)], I64), data, False)).results[0]
 
 
 def size_value(b: Builder, value: Value, axis: int) -> Value:

@@ -1,5 +1,6 @@
 """Binomial checkpointing: the schedule is optimal, and the gradient is bitwise the one that keeps everything."""
 
+import gc
 from functools import cache
 
 import numpy as np
@@ -8,6 +9,10 @@ from gradopt.ir.types import F64, I64, tensor
 from gradopt.lowering.autodiff.helpers import scalar
 from gradopt.lowering.autodiff.loops import build_scan
 from gradopt.lowering.autodiff.revolve import INITIAL, NOWHERE, make_schedule, repetitions
+from gradopt.lowering.native import driver
+from gradopt.lowering.native.program import Constant
+
+import gradopt
 
 VECTOR = tensor([3], F64)
 
@@ -98,8 +103,6 @@ def test_gradient_is_bitwise_the_one_that_keeps_everything(kit, length, checkpoi
 
 
 def compiled_gradient(checkpoints, length=10_000, size=512):
-    import gradopt
-
     mark = f", checkpoints = {checkpoints}" if checkpoints else ""
     vector = f"tensor<{size}xf32>"
     return gradopt.compile(gradopt.parse(f"""
@@ -129,6 +132,91 @@ def test_compiled_ten_thousand_steps_with_sixty_four_checkpoints():
     working = everything.peak_bytes(x, w) - length * state
     assert 0 < working < 16 * state
     assert kept.peak_bytes(x, w) <= 1.1 * (slots * state + working)
+    for function in (everything, kept):
+        assert 0.97 * really_used(function, x, w) <= function.peak_bytes(x, w) <= really_used(function, x, w)
+    steps = len(make_schedule(length, slots).actions)
+    constants = sum(len(buffer.data) for buffer in kept.program.buffers if isinstance(buffer, Constant))
+    assert constants <= 5 * steps + length + 64  # a flag, a row in two bytes and two slots; the slot of each forward step
+
+
+def really_used(function, *arrays):
+    """The bytes that a call takes from the process, its results among them."""
+    driver.set_idle_limit(0)
+    driver.set_idle_limit(driver.DEFAULT_IDLE_BYTES)
+    before = driver.idle_bytes()
+    function(*arrays)
+    gc.collect()
+    return driver.idle_bytes() - before
+
+
+V = "tensor<3xf64>"
+
+
+def several_carries(length, options):
+    """Two float carries, an integer one that rows of integers change, a constant, rows of floats, stacked results."""
+    rows, numbers = f"tensor<{length}x3xf64>", f"tensor<{length}xi64>"
+    return f"""func.func @f(%x: {V}, %y: {V}, %n: tensor<i64>, %w: {V}, %xs: {rows}, %is: {numbers}) -> ({V}, {V}, tensor<i64>, {rows}) {{
+  %r:4 = hl.scan %x, %y, %n, %w, %xs, %is {{length = {length}, num_carry = 3, num_xs = 2{options}}} ({{
+  ^bb0(%a: {V}, %b: {V}, %i: tensor<i64>, %v: {V}, %t: {V}, %j: tensor<i64>):
+    %s = hl.sin %a : {V}
+    %p = hl.multiply %s, %v : {V}
+    %q = hl.add %p, %t : {V}
+    %c = hl.cast %i : (tensor<i64>) -> tensor<f64>
+    %g = hl.multiply %b, %c : ({V}, tensor<f64>) -> {V}
+    %h = hl.tanh %g : {V}
+    %u = hl.multiply %h, %q : {V}
+    %k = hl.add %i, %j : tensor<i64>
+    %o = hl.multiply %u, %t : {V}
+    hl.yield %q, %u, %k, %o : ({V}, {V}, tensor<i64>, {V}) -> ()
+  }}) : ({V}, {V}, tensor<i64>, {V}, {rows}, {numbers}) -> ({V}, {V}, tensor<i64>, {rows})
+  return %r#0, %r#1, %r#2, %r#3 : {V}, {V}, tensor<i64>, {rows}
+}}"""
+
+
+def scan_in_scan(length, options):
+    """Both scans have checkpoints."""
+    inner = options if "checkpoints" in options else ""
+    return f"""func.func @f(%x: {V}, %xs: tensor<{length}x3xf64>) -> {V} {{
+  %r = hl.scan %x, %xs {{length = {length}, num_carry = 1, num_xs = 1{options}}} ({{
+  ^bb0(%a: {V}, %t: {V}):
+    %z = hl.scan %a, %t {{length = 4, num_carry = 1{inner}}} ({{
+    ^bb1(%c: {V}, %d: {V}):
+      %s = hl.sin %c : {V}
+      %e = hl.multiply %s, %d : {V}
+      hl.yield %e : ({V}) -> ()
+    }}) : ({V}, {V}) -> {V}
+    %y = hl.add %z, %t : {V}
+    hl.yield %y : ({V}) -> ()
+  }}) : ({V}, tensor<{length}x3xf64>) -> {V}
+  return %r : {V}
+}}"""
+
+
+def random_arrays(types, rng):
+    return [rng.integers(0, 3, type.shape) if type.element.text == "i64" else rng.uniform(0.5, 1.5, type.shape) for type in types]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("program_of, length, checkpoints", [
+    (several_carries, 1, 1), (several_carries, 7, 2), (several_carries, 20, 3), (several_carries, 300, 4), (scan_in_scan, 7, 2)])
+def test_compiled_derivatives_are_bitwise_those_that_keep_everything(program_of, length, checkpoints, reverse):
+    """vjp and hvp, and the batch of the vjp."""
+    mark = ", reverse = true" if reverse else ""
+    plain, kept = program_of(length, mark), program_of(length, f"{mark}, checkpoints = {checkpoints}")
+    rng = np.random.default_rng(length)
+    for mode in ("vjp", "hvp"):
+        expected, found = (gradopt.compile(text, f"f_{mode}") for text in (plain, kept))
+        arrays = random_arrays(expected.argument_types, rng)
+        for a, b in zip(expected(*arrays), found(*arrays), strict=True):
+            np.testing.assert_array_equal(a, b)
+    module = gradopt.parse(kept)
+    gradopt.run_passes(module, "autodiff{func=f mode=vjp},decompose,batch{func=f_vjp size=2}")
+    one = gradopt.compile(plain, "f_vjp")
+    examples = [random_arrays(one.argument_types, rng) for _ in range(2)]
+    batch = gradopt.compile(module, "f_vjp_batch")(*map(np.stack, zip(*examples)))
+    for number, example in enumerate(examples):
+        for stacked, value in zip(batch, one(*example), strict=True):
+            np.testing.assert_allclose(stacked[number], value, rtol=1e-14, atol=0)
 
 
 def test_second_order(kit):
