@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,9 @@ that calls anything outside itself; so kernels are small, and the driver, and a 
 RELOCATION = {SMALL: "pic", LARGE: "static"}
 """Large code names its constants by absolute address: through a global offset table (pic), the second and later objects of one
 engine would read them at the place of the first object's."""
+
+
+_CONSTANT_LENGTH = re.compile(r"@llvm\.mem.*, i(32|64) \d+, i1 ")
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,19 @@ def optimised(text: str, vectorise: bool = True) -> Any:
 def object_code(text: str, vectorise: bool = True) -> bytes:
     """The object file of a module's text: small code where it stands alone, else large."""
     with locks.LLVM:
-        data = bytes(_machine(SMALL).emit_object(optimised(text, vectorise))) if HAS_MEMORY_MANAGER else b""
-        return data if data and stands_alone(data) else bytes(_machine(LARGE).emit_object(optimised(text, vectorise)))
+        module = optimised(text, vectorise)
+        if not HAS_MEMORY_MANAGER or fills_or_copies(module):
+            return bytes(_machine(LARGE).emit_object(module))
+        data = bytes(_machine(SMALL).emit_object(module))
+        return data if stands_alone(data) else bytes(_machine(LARGE).emit_object(optimised(text, vectorise)))
+
+
+def fills_or_copies(module: Any) -> bool:
+    """Whether code of an optimised module calls memset, memcpy or memmove, and so will not stand alone: for sizes that it computes."""
+    if not any(function.name.startswith("llvm.mem") for function in module.functions):
+        return False
+    lines = (line for function in module.functions if not function.is_declaration for line in str(function).splitlines())
+    return any("@llvm.mem" in line and not _CONSTANT_LENGTH.search(line) for line in lines)
 
 
 def stands_alone(data: bytes) -> bool:

@@ -171,7 +171,7 @@ def _helper(kernels: Sequence[KernelSource], front_end: str, folder: Path | None
     if len(kernels) < HELPED_FROM or folder is None or not _may_start_helper():
         yield False
         return
-    request = {"front_end": front_end, "folder": str(folder), "kernels": [[k.name, k.source] for k in reversed(kernels)]}
+    request = {"front_end": front_end, "folder": str(folder), "kernels": [[k.name, k.source, k.vectorise] for k in reversed(kernels)]}
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", "gradopt.lowering.native.compile_worker"],
@@ -213,7 +213,7 @@ def _compile(key: str, kernel: KernelSource, front_end: str, folder: Path | None
     imported = time.perf_counter()
     text = kernels.FRONT_ENDS[front_end](kernel)
     typed = time.perf_counter()
-    data = codegen.object_code(text)
+    data = codegen.object_code(text, kernel.vectorise)
     timings.importing += imported - start
     timings.typing += typed - imported
     timings.llvm += time.perf_counter() - typed

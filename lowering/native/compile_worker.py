@@ -19,7 +19,7 @@ from gradopt.lowering.native.program import KernelSource
 def main() -> int:
     """Fill the cache; what cannot be compiled is left to the parent, which reports it."""
     request = json.load(sys.stdin)
-    kernels = [KernelSource(name, source) for name, source in request["kernels"]]
+    kernels = [KernelSource(*fields) for fields in request["kernels"]]
     for kernel in kernels:
         try:
             fill_cache(kernel, request["front_end"], Path(request["folder"]))

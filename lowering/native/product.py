@@ -4,7 +4,8 @@
 
 The number is the height R of the tile, R x W sums kept in registers (registers.py).  Blocks of A are packed as
 [tile][k][R] and blocks of B as [panel][k][W], so that a tile reads both from front to back (Goto and van de Geijn,
-Anatomy of high-performance matrix multiplication, 2008); what is missing at the edges is 0 there and never stored.
+Anatomy of high-performance matrix multiplication, 2008); sums beyond the edges are made of what lies there by chance and
+never stored.
 A routine is a kernel like any other, compiled once a machine and called through the context's table of routines, so
 that the kernels that call it stay small.  A product of many rows that a caller cuts into chunks packs B in each chunk.
 
@@ -30,6 +31,8 @@ PANELS = 4
 """Panels of B that are packed at once: with a block of A they fill a good part of a second-level cache."""
 MOST_TILES = 10
 """Tiles of A that are packed at once."""
+WORTH_ANOTHER = 1.03
+"""From which ratio of costs on another height than the largest is chosen: each is a routine that must be compiled."""
 TILE_OVERHEAD = 3
 """What a step of a tile costs beside its products, in products."""
 
@@ -47,7 +50,8 @@ def height(rows: int | None, size: int) -> int:
     if rows is None:
         return most
     heights = range(most, max(most // 2, PRODUCT_HEIGHTS[0]) - 1, -1)
-    return min(heights, key=lambda h: -(-rows // h) * (h * VECTORS + TILE_OVERHEAD))
+    cost = {h: -(-rows // h) * (h * VECTORS + TILE_OVERHEAD) for h in heights}
+    return most if cost[most] <= WORTH_ANOTHER * min(cost.values()) else min(cost, key=cost.__getitem__)
 
 
 def panel_width(size: int) -> int:
@@ -69,7 +73,7 @@ def calls(kernels: Iterable[KernelSource]) -> list[str]:
 def routine(name: str) -> KernelSource:
     """The kernel behind a name such as `sproduct14`: operands a, b, c; parameters as in the call, without the pointers."""
     kind, rows = name[0], int(name.removeprefix(name[0] + "product"))
-    return KernelSource(name, _text("f32" if kind == "s" else "f64", rows, 4 if kind == "s" else 8))
+    return KernelSource(name, _text("f32" if kind == "s" else "f64", rows, 4 if kind == "s" else 8), vectorise=False)
 
 
 def _text(element: str, height: int, size: int) -> str:
@@ -77,7 +81,7 @@ def _text(element: str, height: int, size: int) -> str:
     panels, packed = PANELS * width, MOST_TILES * height
     offset_b = DEPTH * packed * size
     offset_c = offset_b + DEPTH * panels * size
-    zero, side = f"{element}(0.0)", min(lanes, 16)
+    side = min(lanes, 16)
 
     def moved(call: str, source: str, target: str, indent: int) -> str:
         return "\n".join(f"{'    ' * indent}{call}_{element}(1, {lanes}, {source} + {v * lanes}), 0, {target} + {v * lanes}), 0)"
@@ -105,13 +109,9 @@ def _text(element: str, height: int, size: int) -> str:
     pa = scratch_{element}(context, 0, 0)
     pb = scratch_{element}(context, {offset_b}, 1)
     pc = scratch_{element}(context, {offset_c}, 2)
-    if k == 0:
-        for i in range(0, m):
-            for j in range(0, n):
-                store(c, i * ldc + j, {zero})
     for m0 in range(0, m, {packed}):
         rows = minimum({packed}, m - m0)
-        for k0 in range(0, k, {DEPTH}):
+        for k0 in range(0, maximum(k, 1), {DEPTH}):
             depth = minimum({DEPTH}, k - k0)
             whole = depth - index_modulo(depth, {side})
             full = rows - index_modulo(rows, {height})
@@ -132,10 +132,6 @@ def _text(element: str, height: int, size: int) -> str:
                         move_{element}(1, {height}, offset(a, (k0 + x) * lda + m0 + i), 0, offset(pa, i * {DEPTH} + x * {height}), 0)
                     for r in range(0, rows - full):
                         store(pa, full * {DEPTH} + x * {height} + r, load(a, (k0 + x) * lda + m0 + full + r))
-            if full < rows:
-                for x in range(0, depth):
-                    for r in range(rows - full, {height}):
-                        store(pa, full * {DEPTH} + x * {height} + r, {zero})
             for n0 in range(0, n, {panels}):
                 columns = minimum({panels}, n - n0)
                 even = columns - index_modulo(columns, {width})
@@ -155,10 +151,6 @@ def _text(element: str, height: int, size: int) -> str:
                     for j in range(even, columns):
                         for x in range(0, depth):
                             store(pb, even * {DEPTH} + x * {width} + j - even, load(b, (n0 + j) * ldb + k0 + x))
-                if even < columns:
-                    for x in range(0, depth):
-                        for j in range(columns - even, {width}):
-                            store(pb, even * {DEPTH} + x * {width} + j, {zero})
                 for p in range(0, columns, {width}):
                     across = minimum({width}, columns - p)
                     for i in range(0, rows, {height}):
