@@ -45,10 +45,16 @@ def check_element(op: Operation, type: TensorType) -> None:
 
 def unknown_sizes(function: Operation) -> list[Diagnostic]:
     """An error for each operation with a result whose size no shape of an argument gives."""
-    return [Diagnostic(op.location, f"'{op.name}' op has a result of type {result.type.text}, whose size follows from the elements of a "
-                                    "tensor: compiled functions take every size from the shapes of their arguments")
-            for op in function.walk() for result in op.results
-            if isinstance(result.type, TensorType) and UNKNOWN in result.type.dims]
+    found = [(op, result) for op in function.walk() for result in op.results
+             if isinstance(result.type, TensorType) and UNKNOWN in result.type.dims]
+    errors = [Diagnostic(op.location, f"'{op.name}' op has a result of type {result.type.text}, whose size follows from the elements of a "
+                                      "tensor: compiled functions take every size from the shapes of their arguments")
+              for op, result in found]
+    for op, _ in found:
+        if op.name == "prim.while" and op.max_trip_count is None:  # type: ignore[attr-defined]
+            errors[0].note(op.location, "this loop keeps a value for each of its trips; with a 'max_trip_count' that is a fixed size")
+            break
+    return errors
 
 
 def check_sizes(kernels: Operation, errors: list[Diagnostic]) -> None:

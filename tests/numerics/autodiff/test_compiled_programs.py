@@ -21,8 +21,9 @@ def programs_of(path):
 
 # the number of trips, and with it the memory, follows from the data: the native program takes its memory before it starts
 DATA_DEPENDENT = {"scf_for with run-time bounds", "scf_for_memref_inner_dynamic, flatten_caches"}
-CASES = [(name, text, "vjp") for name, text in programs_of(HERE.parents[1] / "unit" / "autodiff" / "test_program_shapes.py").items()
-         if name not in DATA_DEPENDENT]
+SHAPES = programs_of(HERE.parents[1] / "unit" / "autodiff" / "program_shapes.py")
+BOUND = "num_carry = 1, max_trip_count = 6}"
+CASES = [(name, text.replace("num_carry = 1}", BOUND) if name in DATA_DEPENDENT else text, "vjp") for name, text in SHAPES.items()]
 CASES += [(name, text, "hvp") for name, text in programs_of(HERE / "test_programs.py").items()]
 
 
@@ -45,3 +46,15 @@ def test_compiled_equals_interpreted(name, text, mode):
         found = compiled(*arrays)
         for value, other in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
             np.testing.assert_allclose(value, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", sorted(DATA_DEPENDENT))
+def test_a_loop_that_keeps_as_many_values_as_it_has_trips_asks_for_a_bound(name):
+    """The error is at the loop, and a note says what helps; the same program with a bound is among the cases above."""
+    with pytest.raises(gradopt.GradoptError) as caught:
+        gradopt.compile(SHAPES[name], "f_grad")
+    error = caught.value.diagnostics[0]
+    assert "whose size follows from the elements of a tensor" in error.message and "hl.for" in str(caught.value)
+    assert [note.message for note in error.notes] == [
+        "this loop keeps a value for each of its trips; with a 'max_trip_count' that is a fixed size"]
+    assert BOUND in SHAPES[name].replace("num_carry = 1}", BOUND)

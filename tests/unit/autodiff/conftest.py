@@ -1,7 +1,10 @@
-"""Modules from text, the autodiff pass on them, and runs by the interpreter."""
+"""Modules from text, the autodiff pass on them, and runs by the interpreter. Puts this folder on the path, so that its tests share
+`program_shapes` and `enzyme_cases`."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +14,8 @@ from gradopt.lowering.autodiff.pass_ import AutodiffPass
 from gradopt.lowering.interpreter import run_function
 from gradopt.lowering.passes.base import PassContext
 from gradopt.parser import parse_module
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def parse(text):
