@@ -15,11 +15,13 @@ __all__ = ["chunk_count", "make_schedule"]
 
 CHUNK_WORK = 1 << 15  # elements (weighted) in a chunk at least: about ten microseconds
 MOST_CHUNKS = 64
+FEW_CHUNKS = 8  # fewer chunks than this are of the same size, so that no thread waits long for the last one
 MOST_PARTIALS = 16  # chunks of a nest that accumulates: each has a row of partial results
 INTERCHANGED_BLOCK = 256  # consecutive points that an interchanged nest keeps in scratch
 MOST_KEPT_ELEMENTS = 1 << 17
 FEWEST_PRODUCT_ROWS, MOST_PRODUCT_ROWS = 64, 128  # in a chunk of a product: more make packing cheaper, fewer share the work better
-GEMM_CHUNK_FLOPS = 1 << 21  # a product smaller than this is one chunk
+GEMM_CHUNK_FLOPS = 1 << 21  # a chunk of a product has as many at least,
+GEMM_HALVED_FLOPS = 1 << 19  # but from here on there are two: in a loop the other thread is awake, and half the step is saved
 
 
 def make_schedule(graph: Graph, cluster: Cluster) -> Schedule:
@@ -112,7 +114,9 @@ def _grain(cluster: Cluster, outer: list[tuple[str, Size]], inner: list[tuple[st
     if interchange:
         return min(INTERCHANGED_BLOCK, least) if least > 16 else 16
     if isinstance(rows, int):
-        return max(least, -(-rows // most), 1)
+        grain = max(least, -(-rows // most), 1)
+        chunks = -(-rows // grain)
+        return -(-rows // chunks) if 1 < chunks < FEW_CHUNKS else grain
     from gradopt.ir.sizes import add
 
     return add(ceildiv(rows, most), least)
@@ -142,7 +146,7 @@ def _gemm_grain(batch: Size, m: Size, n: Size, k: Size, accumulates: bool) -> Si
     if isinstance(m, int) and isinstance(flops, int):
         wanted = max(FEWEST_PRODUCT_ROWS, min(m // 8, MOST_PRODUCT_ROWS))
         chunks = max(1, min(flops // GEMM_CHUNK_FLOPS, most, -(-m // wanted)))
-        if chunks == 1 and flops >= GEMM_CHUNK_FLOPS and m >= 16:
+        if chunks == 1 and flops >= GEMM_HALVED_FLOPS and m >= 16:
             chunks = 2
         if chunks > 1 and chunks % 2:
             chunks += 1  # an even number keeps two threads busy to the end
