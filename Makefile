@@ -14,7 +14,7 @@ help:
 	@echo "make test    set up, then lint, types and all tests"
 	@echo "make bench   set up, then the benchmarks against JAX, PyTorch, xDSL and mlir-opt"
 	@echo "make venv    set up the virtual environment only ($(VENV))"
-	@echo "make docs    write docs/ops/: every operation and pass, from the declarations"
+	@echo "make docs    write docs/ops/ and docs/modules.md: every operation, pass and module, from the sources"
 	@echo "make readme  run the commands in README.md again and put in what they print"
 
 $(BIN)/python:
@@ -32,18 +32,7 @@ $(VENV)/.with-%: pyproject.toml setup.py | $(BIN)/python
 venv: $(VENV)/.with-test
 
 demo: $(VENV)/.with-examples
-	@echo "== examples/layer.ir"
-	@$(BIN)/gradopt examples/layer.ir
-	@echo "== its gradient"
-	@$(BIN)/gradopt '--pass=autodiff{func=loss wrt=w}' examples/layer.ir
-	@echo "== lowered to prim"
-	@$(BIN)/gradopt '--pass=autodiff{func=loss wrt=w},decompose,canonicalize,fold,cse,dce' examples/layer.ir
-	@echo "== the kernels that are compiled"
-	@$(BIN)/gradopt '--pass=autodiff{func=loss wrt=w}' --emit=numba examples/layer.ir
-	@echo "== the gradient against central differences"
-	@$(BIN)/gradopt-run examples/layer.ir --check-grad --arg random
-	@echo "== a network on handwritten digits"
-	@$(BIN)/python examples/digits/train.py
+	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.with-test
 	@echo "== tests"
@@ -64,8 +53,8 @@ readme: $(VENV)/.with-test
 	@$(BIN)/python docs/make_readme.py
 
 docs: $(VENV)/.with-test
-	@$(BIN)/python docs/make_ops.py
-	@echo "docs/ops/ holds a page for each dialect and one of the passes"
+	@$(BIN)/python docs/make_pages.py
+	@echo "docs/ops/ holds a page for each dialect and one of the passes, docs/modules.md a line a module"
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -25,6 +25,7 @@ __all__ = [
     "check_dims",
     "check_shape",
     "comparison_type",
+    "is_float_tensor",
     "same_element",
     "same_shape",
     "sentence",
@@ -44,6 +45,11 @@ NUMBER_TENSOR = Constraint("a tensor of numbers",
                            lambda type: isinstance(_element(type), (FloatType, IntegerType)) and _element(type) is not I1)
 BITS_TENSOR = Constraint("an integer or i1 tensor", lambda type: isinstance(_element(type), IntegerType))
 SCALAR_I64 = Constraint("tensor<i64>", lambda type: type.text == "tensor<i64>")
+
+
+def is_float_tensor(type: Type) -> bool:
+    """True for a type that has a tangent space: a tensor of floats."""
+    return isinstance(_element(type), FloatType)
 
 
 def tensor_type(value: Value) -> TensorType:

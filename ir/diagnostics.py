@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gradopt.ir.locations import UNKNOWN_LOCATION, AnyLocation, Source, SourceLocation, file_position
+from gradopt.ir.shown import excerpt, shown
 
-__all__ = ["Diagnostic", "DiagnosticEngine", "GradoptError", "render"]
+__all__ = ["ArgumentTypeError", "ArgumentValueError", "Diagnostic", "DiagnosticEngine", "GradoptError", "PlainError", "check_type",
+           "render"]
 
 
 @dataclass
@@ -26,11 +28,12 @@ class Diagnostic:
 
 
 class GradoptError(Exception):
-    """One or more error diagnostics. `str()` shows them with their source lines where those are known."""
+    """One or more error diagnostics, and the base of whatever else a user can mend. `str()` shows them with their source lines
+    where those are known."""
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         self.diagnostics = [diagnostics] if isinstance(diagnostics, Diagnostic) else list(diagnostics)
-        super().__init__()
+        super().__init__(self.diagnostics)  # what pickle makes the error from again
 
     @classmethod
     def at(cls, location: AnyLocation, message: str, notes: Iterable[tuple[AnyLocation, str]] = ()) -> GradoptError:
@@ -42,6 +45,32 @@ class GradoptError(Exception):
 
     def __str__(self) -> str:
         return "\n".join(render(diagnostic) for diagnostic in self.diagnostics)
+
+
+class PlainError(GradoptError):
+    """An error whose only diagnostic has no place: `str()` is the message alone."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Diagnostic(UNKNOWN_LOCATION, message))
+        self.args = (message,)
+
+    def __str__(self) -> str:
+        return self.diagnostics[0].message
+
+
+class ArgumentTypeError(PlainError, TypeError):
+    """A wrong number of arguments of a Python call, or an argument of a wrong kind or element type."""
+
+
+class ArgumentValueError(PlainError, ValueError):
+    """An argument of a Python call whose kind is right and whose value or shape is not."""
+
+
+def check_type(call: str, argument: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
+    """Raises ArgumentTypeError unless `value` is one of `kinds`."""
+    if not isinstance(value, kinds):
+        found = "None" if value is None else type(value).__name__
+        raise ArgumentTypeError(f"{call}: argument '{argument}': expected {expected}, found {found}")
 
 
 class DiagnosticEngine:
@@ -57,11 +86,6 @@ class DiagnosticEngine:
         if self.handler is not None:
             self.handler(diagnostic)
         return diagnostic
-
-    @property
-    def error_count(self) -> int:
-        """How many errors were emitted."""
-        return sum(1 for diagnostic in self.diagnostics if diagnostic.severity == "error")
 
 
 _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;35m", "remark": "\x1b[1;34m", "note": "\x1b[1;36m"}
@@ -79,15 +103,15 @@ def render(diagnostic: Diagnostic, sources: Iterable[Source] = (), color: bool =
 def _render_one(entry: Diagnostic, known: dict[str, Source], color: bool) -> list[str]:
     position = file_position(entry.location)
     severity = f"{_COLORS[entry.severity]}{entry.severity}:\x1b[0m" if color else f"{entry.severity}:"
+    message = shown(entry.message, kept="\t\n")
     if position is None:
-        text = entry.location.text
-        prefix = "" if entry.location is UNKNOWN_LOCATION else f"{text}: "
-        return [f"{prefix}{severity} {entry.message}"]
-    lines = [f"{position.file}:{position.line}:{position.column}: {severity} {entry.message}"]
+        prefix = "" if entry.location is UNKNOWN_LOCATION else f"{shown(entry.location.text)}: "
+        return [f"{prefix}{severity} {message}"]
+    lines = [f"{shown(position.file)}:{position.line}:{position.column}: {severity} {message}"]
     source = entry.location.source if isinstance(entry.location, SourceLocation) else known.get(position.file)
     if source is not None:
         text = source.line(position.line)
         if text:
-            indent = "".join("\t" if character == "\t" else " " for character in text[: position.column - 1])
-            lines += [text, indent + "^"]
+            line, indent = excerpt(text, position.column)
+            lines += [line, indent + "^"]
     return lines

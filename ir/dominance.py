@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gradopt.ir.operation import Block, Operation, Region
-from gradopt.ir.values import BlockArgument, Value
+from gradopt.ir.operation import Block, Region
 
 __all__ = ["Dominance"]
 
@@ -71,24 +70,6 @@ class Dominance:
         if number is None:
             return True
         return block in self.first and self.first[block] <= number <= self.last[block]
-
-    def dominates_use(self, value: Value, user: Operation) -> bool:
-        """True if the value is defined before the operation wherever the operation runs (values from outside the region are)."""
-        place: Operation | None = user
-        while place is not None and (place.parent is None or place.parent.parent is not self.region):
-            place = place.parent_op
-        if isinstance(value, BlockArgument):
-            home: Block | None = value.owner
-            defining = None
-        else:
-            defining = value.defining_op
-            home = defining.parent if defining is not None else None
-        if place is None or home is None or home.parent is not self.region:
-            return True
-        assert place.parent is not None
-        if home is place.parent:
-            return defining is None or (defining is not place and defining.is_before(place))
-        return self.dominates(home, place.parent)
 
 
 def _postorder(entry: Block) -> list[Block]:

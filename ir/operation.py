@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gradopt.ir.attributes import Attribute
@@ -74,13 +74,6 @@ class Operation:
         operands = list(self._operands)
         operands[index] = value
         self.operands = operands
-
-    @property
-    def result_value(self) -> OperationResult:
-        """The only result. Raises ValueError where there is not exactly one."""
-        if len(self.results) != 1:
-            raise ValueError(f"'{self.name}' op has {len(self.results)} results, expected 1")
-        return self.results[0]
 
     @property
     def result_types(self) -> tuple[Type, ...]:
@@ -328,8 +321,3 @@ def new_region(argument_types: Iterable[Type] = (), names: Sequence[str | None] 
     for argument, name in zip(block.arguments, names):
         argument.name = name
     return Region([block])
-
-
-def replace_properties(op: Operation, values: Mapping[str, Attribute]) -> None:
-    """Sets properties by name (the dictionary may be shared between ops, so it is replaced, not changed)."""
-    op.properties = {**op.properties, **values}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gradopt.ir.locations import UNKNOWN_LOCATION, AnyLocation
@@ -34,13 +33,6 @@ class Value:
         self.users = {}
         if other.name is None:
             other.name = self.name
-
-    def uses(self) -> Iterator[tuple[Operation, int]]:
-        """Each (operation, operand index) that reads the value."""
-        for user in self.users:
-            for index, operand in enumerate(user._operands):
-                if operand is self:
-                    yield user, index
 
     @property
     def defining_op(self) -> Operation | None:

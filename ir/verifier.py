@@ -247,11 +247,3 @@ def _check_symbols(table: Operation, errors: list[Diagnostic]) -> None:
                     seen[name] = op
 
 
-def owner_region(value: Value) -> Region | None:
-    """The region in which a value is defined."""
-    if isinstance(value, BlockArgument):
-        return value.owner.parent
-    defining = value.defining_op
-    return defining.parent_region if defining is not None else None
-
-

@@ -1,0 +1,1 @@
+"""The passes, and what makes a program run: code generation and the native run time."""

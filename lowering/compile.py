@@ -6,22 +6,21 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradopt.ir.diagnostics import GradoptError
+from gradopt.ir.diagnostics import ArgumentTypeError, GradoptError, check_type
 from gradopt.ir.dialect import near_miss
 from gradopt.ir.operation import Operation
-from gradopt.ir.symbols import lookup_symbol, symbols
 from gradopt.ir.types import Type
+from gradopt.lowering.entry import derivative_pass, function_with_body
 
 if TYPE_CHECKING:
     from gradopt.lowering.native.program import Program
 
-__all__ = ["MODES", "CompiledFunction", "compile_function", "derivative_request", "kernel_program"]
-
-MODES = ("value_and_grad", "grad", "vjp", "jvp", "hvp")  # longest suffix first
+__all__ = ["CompiledFunction", "compile_function", "kernel_program"]
 
 
 class CompiledFunction:
-    """A compiled function: call it with NumPy arrays, one an argument; it returns an array, or a tuple where there are several results.
+    """A compiled function: call it with NumPy arrays, one an argument, by position or by name; it returns an array, or a tuple where
+    there are several results.
 
     `argument_names`, `argument_types` and `result_types` describe the call, `timings` (seconds a stage) how it was made,
     `program` is the native program and `module` the kernels it was made from.
@@ -43,8 +42,10 @@ class CompiledFunction:
         self.timings = {**timings, "native": time.perf_counter() - start}
         self.__name__ = program.name
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The results. Raises what `Executable` raises; a failing check says which op it is."""
+        if named:
+            arguments = self._in_order(arguments, named)
         try:
             return self.executable(*arguments)
         except self._failure as error:
@@ -52,21 +53,31 @@ class CompiledFunction:
 
             raise explained(error, self.program.checks) from None
 
+    def _in_order(self, arguments: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a call by position. Raises ArgumentTypeError."""
+        names = self.argument_names
+        for name in named:
+            if name not in names:
+                raise ArgumentTypeError(f"{self.__name__} has no argument '{name}'{near_miss(name, names)}; "
+                                        f"it has {', '.join(names) or 'none'}")
+            if name in names[:len(arguments)]:
+                raise ArgumentTypeError(f"{self.__name__}: argument '{name}' is given twice, by position and by name")
+        missing = [name for name in names[len(arguments):] if name not in named]
+        if missing:
+            raise ArgumentTypeError(f"{self.__name__} takes {', '.join(names)}; found no {', '.join(missing)}")
+        return (*arguments, *(named[name] for name in names[len(arguments):]))
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"%{name}: {type.text}" for name, type in zip(self.argument_names, self.argument_types))
+        return f"<compiled function @{self.__name__}({arguments}) -> ({', '.join(type.text for type in self.result_types)})>"
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(f"{self.__name__}: a compiled function cannot be copied or pickled: machine code belongs to its process. "
+                                "Pass on the text of the module and compile it there; the kernels come from the cache")
+
     def peak_bytes(self, *arguments: Any) -> int:
         """The planned memory of a call beyond its arguments; a function with dynamic sizes needs the arguments."""
         return self.executable.peak_bytes(*arguments)
-
-
-def derivative_request(module: Operation, entry: str) -> tuple[str, str] | None:
-    """(function, mode) where `entry` is not in the module but names a derivative of a function that is: `f_value_and_grad`."""
-    known = symbols(module)
-    if entry in known:
-        return None
-    for mode in MODES:
-        name = entry.removesuffix("_" + mode)
-        if name != entry and name in known:
-            return name, mode
-    return None
 
 
 def compile_function(module: Operation, entry: str, *, wrt: Sequence[int | str] | None = None,
@@ -76,7 +87,16 @@ def compile_function(module: Operation, entry: str, *, wrt: Sequence[int | str] 
     An entry that is not there but is called `f_grad`, `f_value_and_grad`, `f_vjp`, `f_jvp` or `f_hvp` is made by differentiation of `f`
     with respect to `wrt`. `pipeline` replaces the passes between differentiation and fusion. `preserve` names `hl` and `bwd` operations
     that are not decomposed among the others, but get kernels of their own.
-    Raises GradoptError for an unknown entry and for what the passes report."""
+    Raises GradoptError for an unknown entry, for what the passes report, and (as ArgumentTypeError and ArgumentValueError) for
+    arguments that are no such things."""
+    check_type("gradopt.compile", "module", module, Operation, "a module or its text")
+    check_type("gradopt.compile", "entry", entry, str, "the name of a function")
+    check_type("gradopt.compile", "preserve", preserve, (list, tuple, set, frozenset), "a list of names of operations")
+    for index, name in enumerate(preserve):
+        check_type("gradopt.compile", f"preserve[{index}]", name, str, "the name of an operation")
+    if module.name != "builtin.module":
+        raise GradoptError.at(module.location, f"gradopt.compile takes a 'builtin.module' op, found '{module.name}'")
+    entry = entry.removeprefix("@")
     module, function, timings = kernel_program(module, entry, wrt=wrt, pipeline=pipeline, preserve=preserve)
     from gradopt.lowering.plan.program import make_program
 
@@ -92,38 +112,33 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
     """(a new module in which `entry` is made of kernels, that function, seconds a pass)."""
     from gradopt.lowering.fuse.program import fuse_block
     from gradopt.lowering.naming import name_sizes
-    from gradopt.lowering.passes import run_passes
+    from gradopt.lowering.passes import Item, run_passes
     from gradopt.lowering.runnable import check_elements, check_sizes, only_block, unknown_sizes
 
     timings: dict[str, float] = {}
 
-    def run(passes: str) -> None:
+    def run(name: str, passes: str | Sequence[Item]) -> None:
         start = time.perf_counter()
         run_passes(module, passes)
-        timings[passes.split("{")[0]] = timings.get(passes.split("{")[0], 0.0) + time.perf_counter() - start
+        timings[name] = timings.get(name, 0.0) + time.perf_counter() - start
 
-    request = derivative_request(module, entry)
+    derivative = derivative_pass(module, entry, wrt)
     module = module.clone()
-    if request is not None:
-        name, mode = request
-        chosen = "" if wrt is None else " wrt=" + ",".join(str(place) for place in wrt)
-        run(f"autodiff{{func={name} mode={mode}{chosen}}}")
+    if derivative is not None:
+        run("autodiff", [derivative])
     elif any(op.name.startswith("ad.") for op in module.walk()):
-        run("autodiff")
-    function = lookup_symbol(module, entry)
-    if function is None or not function.regions or not function.regions[0].blocks:
-        others = set(symbols(module)) - {entry}
-        raise GradoptError.at(module.location, f"there is no function '@{entry}' with a body{near_miss(entry, others)}")
+        run("autodiff", "autodiff")
+    function = function_with_body(module, entry)
     only_block(function, function.regions[0])
     keep_only(module, function)
-    run("inline{custom-derivatives=true}")
+    run("inline", "inline{custom-derivatives=true}")
     if any(op.name == "hl.checkpoint_begin" for op in function.walk()):
-        run("checkpoint")
+        run("checkpoint", "checkpoint")
     check_elements(function)
     name_sizes(function)
     kept = f"{{preserve={','.join(preserve)}}}" if preserve else ""
     for passes in (pipeline or DEFAULT_PIPELINE.replace("decompose", f"decompose{kept}")).split(";"):
-        run(passes)
+        run(passes.split("{")[0], passes)
     errors = unknown_sizes(function)
     start = time.perf_counter()
     fuse_block(function.regions[0].block)

@@ -11,10 +11,12 @@ from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Operation, Region
 from gradopt.ir.symbols import lookup_symbol
 from gradopt.ir.values import Value
+from gradopt.lowering.runnable import only_block
 from gradopt.lowering.tasks import Task, run_task
 
 Array = Any
 MAX_CALLS = 10_000
+REPORTED = (ValueError, TypeError, ZeroDivisionError)
 
 __all__ = ["run_function", "run_region"]
 
@@ -22,11 +24,12 @@ __all__ = ["run_function", "run_region"]
 def run_function(module: Operation, name: str, arguments: Sequence[Array]) -> list[Array]:
     """The results of function `name` on arrays.
 
-    Raises GradoptError for an unknown function, a wrong number of arguments, or an operation without a NumPy meaning."""
+    Raises GradoptError for an unknown function, a wrong number of arguments, an operation without a NumPy meaning, and for what the
+    meaning of an operation reports about its arrays."""
     function = lookup_symbol(module, name)
-    if function is None:
-        raise GradoptError.at(module.location, f"there is no function '@{name}'")
-    entry = function.regions[0].blocks[0]
+    if function is None or not function.regions or not function.regions[0].blocks:
+        raise GradoptError.at(module.location, f"there is no function '@{name}' with a body")
+    entry = only_block(function, function.regions[0])
     if len(arguments) != len(entry.arguments):
         raise GradoptError.at(function.location, f"function '@{name}' takes {len(entry.arguments)} arguments, found {len(arguments)}")
     arrays = [np.asarray(argument) for argument in arguments]
@@ -89,7 +92,8 @@ def run_region(region: Region, arguments: Sequence[Array]) -> list[Array]:
 
 def _run_block(region: Region, arguments: Sequence[Array], depth: int) -> Task[list[Array]]:
     """`run_region` as a task, inside `depth` calls."""
-    block = region.block
+    assert region.parent is not None
+    block = only_block(region.parent, region)
     environment: dict[Value, Array] = dict(zip(block.arguments, arguments))
     for op in block.operations:
         operands = [environment[operand] for operand in op.operands]
@@ -98,7 +102,10 @@ def _run_block(region: Region, arguments: Sequence[Array], depth: int) -> Task[l
         if op.regions or "callee" in op.definition.attributes:
             results = yield _run_structured(op, operands, depth)
         else:
-            results = _meaning(op)(*operands)
+            try:
+                results = _meaning(op)(*operands)
+            except REPORTED as error:
+                raise _located(op, error) from error
             if len(op.results) == 1 and not isinstance(results, (tuple, list)):
                 results = (results,)
         environment.update(zip(op.results, map(np.asarray, results)))
@@ -115,10 +122,17 @@ def _run_structured(op: Operation, operands: list[Array], depth: int) -> Task[Se
         except StopIteration as stop:
             results: tuple[Array, ...] = stop.value
             return results
+        except REPORTED as error:
+            raise _located(op, error) from error
         if isinstance(target, Region):
             answer = yield _run_block(target, arguments, depth)
         else:
             answer = yield _run_callee(op, target, arguments, depth + 1)
+
+
+def _located(op: Operation, error: Exception) -> GradoptError:
+    """What a meaning reports about its arrays, as an error at the operation."""
+    return error if isinstance(error, GradoptError) else GradoptError.at(op.location, f"'{op.name}' op: {error}")
 
 
 def _meaning(op: Operation) -> Any:

@@ -21,7 +21,7 @@ def parse_module(text: str | Source, name: str = "<string>", *, allow_unregister
     """The module that a text holds (one is made around several top-level operations). Does not verify.
 
     `fast=False` reads flat lines by the grammar, like all others: the IR is the same. Raises GradoptError."""
-    source = text if isinstance(text, Source) else Source(name, text)
+    source = _without_mark(text if isinstance(text, Source) else Source(name, text))
     enabled = gc.isenabled()
     gc.disable()  # a parse makes many objects and no garbage
     try:
@@ -40,6 +40,15 @@ def parse_module(text: str | Source, name: str = "<string>", *, allow_unregister
     finally:
         if enabled:
             gc.enable()
+
+
+def _without_mark(source: Source) -> Source:
+    """The source without the byte order mark that some editors put first. Raises GradoptError for UTF-16."""
+    if source.text.startswith("\ufeff"):
+        return Source(source.name, source.text[1:], source.first_line)
+    if source.text.startswith(("\udcff\udcfe", "\udcfe\udcff")):
+        raise _error(source, 0, "the text begins with the byte order mark of UTF-16, expected UTF-8")
+    return source
 
 
 def parse_type(text: str) -> Type:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradopt.ir.shown import character_name
 from gradopt.parser.literals import LiteralError, unescape
 
 __all__ = ["FlatLine", "SyntaxFault", "Token", "balanced_end", "blank_comments", "tokens"]
@@ -239,5 +240,4 @@ def _unexpected(text: str, position: int) -> str:
              "#": "invalid attribute name", "!": "invalid type identifier", "/": "unexpected character '/': a comment starts with '//'"}
     if rest[0] in named:
         return named[rest[0]]
-    readable = rest[0].isprintable() and rest[0].isascii()
-    return f"unexpected character {rest[0]!r}" if readable else f"unexpected character U+{ord(rest[0]):04X}"
+    return f"unexpected {character_name(rest[0])}"

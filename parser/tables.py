@@ -11,9 +11,10 @@ import hashlib
 import marshal
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from gradopt.ir.atomic import write_atomically
 
 __all__ = ["cache_folder", "load_parser"]
 
@@ -33,12 +34,17 @@ def cache_folder() -> Path | None:
         else:
             folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradopt" / "tables"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.stat()
-        if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        if not all(_is_private(place) for place in (folder.parent, folder)):
             return None
     except (OSError, RuntimeError):
         return None
     return folder
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether the folder is the user's and nobody else may write to it (where the system knows owners)."""
+    status = folder.stat()
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
 
 
 def load_parser(grammar: Path, callbacks: Any, lexer: type) -> Any:
@@ -67,10 +73,7 @@ def _store(parser: Any, path: Path) -> None:
     data["options"] = {**data["options"], "transformer": None, "lexer": None}  # these are given anew when it is loaded
     data["parser"]["lexer_conf"]["lexer_type"] = None
     content = marshal.dumps({"data": data, "memo": memo})
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(hashlib.sha256(content).digest() + content)
-    os.replace(temporary, path)
+    write_atomically(path, hashlib.sha256(content).digest() + content)
 
 
 def _restore(path: Path, callbacks: Any, lexer: type) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,42 +12,50 @@ from gradopt.dialects.arrays import numpy_dtype
 from gradopt.ir.dialect import near_miss
 from gradopt.ir.sizes import SizeExpression
 from gradopt.ir.types import TensorType, Type
-from gradopt.tools.files import FileError
+from gradopt.tools.array_files import is_array_file, read_array
 from gradopt.tools.options import UsageError
 
 __all__ = ["make_arguments", "read_sizes", "split_specifications"]
 
 Array = Any
 KINDS = ("random", "normal", "zeros", "ones", "iota")
+INTEGER = re.compile("[+-]?[0-9]{1,20}")
 
 
 def split_specifications(texts: Sequence[str], names: Sequence[str]) -> tuple[dict[int, str], str | None]:
-    """(argument position -> what it is, what all others are). Raises UsageError for an unknown argument."""
+    """(argument position -> what it is, what all others are). Raises UsageError for an unknown argument and for one given twice."""
     given: dict[int, str] = {}
     rest: str | None = None
     for text in texts:
         name, equals, specification = text.partition("=")
         if not equals:
+            if rest is not None:
+                raise UsageError(f"all other arguments are '{rest}' and then '{text}': give --arg without a name once")
             rest = text
             continue
-        name = name.strip().lstrip("%")
+        name = name.strip().removeprefix("%")
         if name in names:
-            given[list(names).index(name)] = specification
-        elif name.isdigit() and int(name) < len(names):
-            given[int(name)] = specification
+            position = list(names).index(name)
+        elif name.isascii() and name.isdigit() and len(name) < 10 and int(name) < len(names):
+            position = int(name)
         else:
-            raise UsageError(f"there is no argument '{name}'{near_miss(name, names)}; there are {', '.join(names) or 'none'}")
+            raise UsageError(f"there is no argument '{name}'" + (near_miss(name, names) or f"; there are {', '.join(names) or 'none'}"))
+        if position in given:
+            raise UsageError(f"argument '{names[position]}' is given twice: '{given[position]}' and '{specification}'")
+        given[position] = specification
     return given, rest
 
 
 def read_sizes(texts: Sequence[str]) -> dict[str, int]:
     """`name=number` pairs. Raises UsageError."""
-    sizes = {}
+    sizes: dict[str, int] = {}
     for text in texts:
         name, _, number = text.partition("=")
-        if not name or not number.isdigit():
+        name = name.strip().removeprefix("%")
+        if not name or not re.fullmatch("[0-9]{1,18}", number):
             raise UsageError(f"option '--size' takes NAME=N, found '{text}'")
-        sizes[name] = int(number)
+        if sizes.setdefault(name, int(number)) != int(number):
+            raise UsageError(f"size '{name}' is given twice: {sizes[name]} and {number}")
     return sizes
 
 
@@ -54,13 +64,14 @@ def make_arguments(names: Sequence[str], types: Sequence[Type], texts: Sequence[
     """One array an argument. Sizes that a type leaves open are taken from `sizes`, then from arrays that were read from files.
 
     Raises UsageError for what is missing or makes no sense, FileError for a file that cannot be read."""
+    _check_size_names(names, types, sizes)
     given, rest = split_specifications(texts, names)
     missing = [name for index, name in enumerate(names) if index not in given and rest is None]
     if missing:
         raise UsageError(f"no value for {', '.join(missing)}: give --arg {missing[0]}=…, or --arg random for all")
     specifications = [given.get(index, rest) or "" for index in range(len(names))]
     known = dict(sizes)
-    arrays: list[Array | None] = [_read_file(text) for text in specifications]
+    arrays: list[Array | None] = [read_array(text) if is_array_file(text) else None for text in specifications]
     for array, type in zip(arrays, types):
         if array is not None and isinstance(type, TensorType):
             _learn_sizes(array, type, known)
@@ -71,30 +82,19 @@ def make_arguments(names: Sequence[str], types: Sequence[Type], texts: Sequence[
     return made
 
 
-def _read_file(text: str) -> Array | None:
-    """The array of `x.npy` or `x.npz:key`; None for anything else."""
-    import numpy as np
-
-    path, _, key = text.rpartition(":") if ".npz:" in text else (text, "", "")
-    if not path.endswith((".npy", ".npz")):
-        return None
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if not path.endswith(".npz"):
-            return loaded
-        if not key and len(loaded.files) == 1:
-            key = loaded.files[0]
-        if key not in loaded.files:
-            raise UsageError(f"'{path}' has no array '{key}'; it has {', '.join(loaded.files)}")
-        return loaded[key]
-    except UsageError:
-        raise
-    except OSError as error:
-        raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
-    except ValueError as error:
-        raise FileError(f"cannot read '{path}': {error}") from None
-    except Exception as error:  # a damaged archive raises whatever zipfile or zlib do
-        raise FileError(f"cannot read '{path}': {type(error).__name__}: {error}") from None
+def _check_size_names(names: Sequence[str], types: Sequence[Type], sizes: Mapping[str, int]) -> None:
+    """Raises UsageError for a size that no type leaves open."""
+    open_sizes: dict[str, None] = {}
+    for name, type in zip(names, types):
+        for axis, size in enumerate(type.dims if isinstance(type, TensorType) else ()):
+            if isinstance(size, SizeExpression):
+                open_sizes.update(dict.fromkeys(sorted(size.names)))
+            elif not isinstance(size, int):
+                open_sizes[f"{name}.{axis}"] = None
+    for size_name in sizes:
+        if size_name not in open_sizes:
+            raise UsageError(f"option '--size': no argument has an open size '{size_name}'"
+                             + (near_miss(size_name, open_sizes) or f"; there are {', '.join(open_sizes) or 'none'}"))
 
 
 def _learn_sizes(array: Array, type: TensorType, known: dict[str, int]) -> None:
@@ -130,33 +130,53 @@ def _fill(name: str, type: Type, text: str, known: Mapping[str, int], seed: Sequ
     except TypeError as error:
         raise UsageError(f"argument '{name}': {error}") from None
     kind, *limits = text.split(":")
-    if kind in ("zeros", "ones"):
-        return (np.zeros if kind == "zeros" else np.ones)(shape, dtype)
-    if kind == "iota":
-        return np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
-    if kind in ("random", "normal"):
-        return _random(name, kind, limits, shape, dtype, np.random.default_rng(list(seed)))
+    if limits and kind in KINDS and kind != "random":
+        raise UsageError(f"argument '{name}' is '{text}', expected {kind} alone")
     try:
-        number = {"true": 1.0, "false": 0.0}.get(text)
-        value = float(text) if number is None else number
+        if kind in ("zeros", "ones"):
+            return (np.zeros if kind == "zeros" else np.ones)(shape, dtype)
+        if kind == "iota":
+            return np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+        if kind in ("random", "normal"):
+            return _random(name, text, limits, shape, dtype, np.random.default_rng(list(seed)))
+        return np.full(shape, _number(name, text, type, dtype), dtype)
+    except (ValueError, MemoryError) as error:  # more elements than memory, or than an address has
+        raise UsageError(f"argument '{name}' of shape {shape} cannot be made: {error}") from None
+
+
+def _number(name: str, text: str, type: TensorType, dtype: Any) -> float | int:
+    """The number that every element is. Raises UsageError."""
+    import numpy as np
+
+    value: float | int
+    try:
+        value = {"true": 1, "false": 0}[text] if text in ("true", "false") else int(text) if INTEGER.fullmatch(text) else float(text)
     except ValueError:
-        hint = near_miss(kind, KINDS) if not os.path.exists(text) else " (files end in .npy or .npz)"
+        hint = near_miss(text, KINDS) if not os.path.exists(text) else " (files end in .npy or .npz)"
         raise UsageError(f"argument '{name}' is '{text}', expected a file, {', '.join(KINDS)} or a number{hint}") from None
-    return np.full(shape, int(text) if text.lstrip("+-").isdigit() else value).astype(dtype)
+    if dtype.kind in "iub":
+        low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+        if not (isinstance(value, int) and low <= value <= high):
+            raise UsageError(f"argument '{name}' is '{text}', expected an integer from {low} to {high} for {type.element.text}")
+    return value if dtype.kind in "iub" else float(text if text not in ("true", "false") else value)
 
 
-def _random(name: str, kind: str, limits: Sequence[str], shape: tuple[int, ...], dtype: Any, generator: Any) -> Array:
+def _random(name: str, text: str, limits: Sequence[str], shape: tuple[int, ...], dtype: Any, generator: Any) -> Array:
     """Floats: normal, or uniform in [low, high); integers: uniform in [0, 10) or [low, high); i1: either."""
-    if dtype.kind == "b":
-        return generator.integers(0, 2, shape).astype(dtype)
-    try:
-        low, high = (float(limits[0]), float(limits[1])) if limits else (0.0, 10.0)
-        if len(limits) not in (0, 2) or not low < high:
-            raise ValueError
-    except (ValueError, IndexError):
-        raise UsageError(f"argument '{name}' is '{kind}:{':'.join(limits)}', expected {kind}:LOW:HIGH with LOW < HIGH") from None
-    if dtype.kind in "iu":
-        return generator.integers(int(low), int(high), shape).astype(dtype)
-    if kind == "normal" or not limits:
+    if not limits and dtype.kind not in "biu":
         return generator.standard_normal(shape).astype(dtype)
+    low, high = (0.0, 2.0 if dtype.kind == "b" else 10.0) if not limits else _limits(name, text, limits)
+    if dtype.kind in "biu":
+        return generator.integers(int(low), max(int(high), int(low) + 1), shape).astype(dtype)
     return generator.uniform(low, high, shape).astype(dtype)
+
+
+def _limits(name: str, text: str, limits: Sequence[str]) -> tuple[float, float]:
+    """LOW and HIGH of `random:LOW:HIGH`. Raises UsageError."""
+    try:
+        low, high = (float(limit) for limit in limits)
+        if low < high and max(abs(low), abs(high)) < 1e18:
+            return low, high
+    except ValueError:
+        pass
+    raise UsageError(f"argument '{name}' is '{text}', expected random:LOW:HIGH with LOW < HIGH")

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from gradopt.dialects.constraints import is_float_tensor
+from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Operation
-from gradopt.ir.types import FloatType, TensorType, Type
+from gradopt.lowering.entry import MODES
 from gradopt.tools.double import to_double
 
-__all__ = ["Comparison", "base_function", "check_gradient", "is_float"]
+__all__ = ["Comparison", "base_function", "check_gradient"]
 
 Array = Any
 FEW = 64  # elements of an argument that are compared one by one
 DIRECTIONS = 8
 STEP = 1e-4
 TOLERANCE = 1e-6
-MODES = ("_value_and_grad", "_grad", "_vjp", "_jvp", "_hvp")
 
 
 class Comparison(NamedTuple):
@@ -41,15 +42,11 @@ class Comparison(NamedTuple):
 
 def base_function(entry: str, functions: Sequence[str]) -> str:
     """The function that `entry` is or is a derivative of."""
-    for suffix in MODES:
-        if entry.endswith(suffix) and entry.removesuffix(suffix) in functions:
-            return entry.removesuffix(suffix)
+    for mode in MODES:
+        name = entry.removesuffix(f"_{mode}")
+        if name != entry and name in functions:
+            return name
     return entry
-
-
-def is_float(type: Type) -> bool:
-    """True for a tensor of floats."""
-    return isinstance(type, TensorType) and isinstance(type.element, FloatType)
 
 
 def check_gradient(module: Operation, name: str, arguments: Sequence[Array], wrt: Sequence[int | str] | None,
@@ -64,13 +61,14 @@ def check_gradient(module: Operation, name: str, arguments: Sequence[Array], wrt
     double = to_double(module)
     primal = compile(double, name)
     names = primal.argument_names
-    chosen = [index for index, type in enumerate(primal.argument_types) if is_float(type)
-              and (wrt is None or index in wrt or names[index] in wrt)]
-    places = [names[index] for index in chosen]
-    values = [np.asarray(value, np.float64) if is_float(type) else np.asarray(value)
+    chosen = [index for index, type in enumerate(primal.argument_types)
+              if (is_float_tensor(type) if wrt is None else index in wrt or names[index] in wrt)]
+    if not chosen:
+        raise GradoptError.at(module.location, f"function '@{name}' has no float argument to differentiate with respect to")
+    values = [np.asarray(value, np.float64) if is_float_tensor(type) else np.asarray(value)
               for value, type in zip(arguments, primal.argument_types)]
     generator = np.random.default_rng([seed, 1])
-    floats = [index for index, type in enumerate(primal.result_types) if is_float(type)]
+    floats = [index for index, type in enumerate(primal.result_types) if is_float_tensor(type)]
 
     def call(function: Callable[..., Any], *given: Array) -> list[Array]:
         results = function(*given)
@@ -83,9 +81,9 @@ def check_gradient(module: Operation, name: str, arguments: Sequence[Array], wrt
         results = call(primal, *moved)
         return float(sum(np.vdot(c, results[index]) for c, index in zip(cotangents, floats)))
 
-    gradients = call(compile(double, f"{name}_vjp", wrt=places), *values, *cotangents)[len(first):]
+    gradients = call(compile(double, f"{name}_vjp", wrt=chosen), *values, *cotangents)[len(first):]
     reverse = [_compare(names[index], gradient, values, index, weighted, generator) for index, gradient in zip(chosen, gradients)]
-    pushforward = compile(double, f"{name}_jvp", wrt=places)
+    pushforward = compile(double, f"{name}_jvp", wrt=chosen)
     forward = [_compare_forward(names[index], number, index, chosen, values, cotangents, gradients[number], len(first),
                                 lambda *given: call(pushforward, *given), generator) for number, index in enumerate(chosen)]
     return reverse + forward

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from contextlib import suppress
 
-__all__ = ["FileError", "read_text", "write_text"]
+from gradopt.ir.atomic import write_atomically
+
+__all__ = ["FileError", "read_text", "write_bytes", "write_text"]
 
 
 class FileError(Exception):
@@ -17,6 +18,8 @@ class FileError(Exception):
 def read_text(path: str) -> str:
     """The text of a file, or of standard input for `-`. Raises FileError."""
     try:
+        if path == "-" and sys.stdin is None:
+            raise FileError("cannot read standard input: it is closed")
         if path == "-":
             stream = getattr(sys.stdin, "buffer", None)
             return sys.stdin.read() if stream is None else stream.read().decode("utf-8", "surrogateescape")
@@ -27,10 +30,14 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, text: str) -> None:
+    """Writes a text as `write_bytes` does. Raises FileError."""
+    write_bytes(path, text.encode("utf-8", "surrogateescape"))
+
+
+def write_bytes(path: str, data: bytes) -> None:
     """Writes a file beside its place and renames it there, so that the old one stays until the new one is whole.
 
     Raises FileError."""
-    data = text.encode("utf-8", "surrogateescape")
     try:
         target = os.path.realpath(path)
         if os.path.exists(target) and not stat.S_ISREG(os.stat(target).st_mode):
@@ -43,23 +50,13 @@ def write_text(path: str, text: str) -> None:
 
 
 def _replace(target: str, data: bytes) -> None:
-    import tempfile
-
-    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target) or ".", prefix="." + os.path.basename(target)[:50] + ".")
+    """Puts a file in the place of another, which passes on its permissions and its owner."""
+    owner = None
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            mode = stat.S_IMODE(os.stat(target).st_mode)
-        except FileNotFoundError:
-            mask = os.umask(0)
-            os.umask(mask)
-            mode = 0o666 & ~mask
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+        old = os.stat(target)
+        mode, owner = stat.S_IMODE(old.st_mode), (old.st_uid, old.st_gid)
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
+    write_atomically(target, data, prefix=f".{os.path.basename(target)[:50]}.", mode=mode, owner=owner, sync=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradopt.ir.diagnostics import Diagnostic, GradoptError, render
-from gradopt.ir.locations import Source
-from gradopt.tools.command import INTERNAL_ERROR, OK, WRONG_INPUT, WRONG_USAGE, print_version, run_tool
+from gradopt.ir.locations import Source, SourceLocation
+from gradopt.tools.command import INTERNAL_ERROR, OK, WRONG_INPUT, WRONG_USAGE, print_version, run_tool, show_diagnostics, uses_color
 from gradopt.tools.files import FileError, read_text, write_text
 from gradopt.tools.gradopt_options import DESCRIPTION, OPTIONS, USAGE
 from gradopt.tools.options import UsageError, help_text, parse_arguments
@@ -59,8 +58,7 @@ class Run:
     def __init__(self, options: dict[str, Any], path: str) -> None:
         self.options, self.path = options, path
         self.name = "<stdin>" if path == "-" else path
-        self.color = options["color"] == "always" or (
-            options["color"] == "auto" and "NO_COLOR" not in os.environ and sys.stderr.isatty())
+        self.color = uses_color(options["color"])
         self.diagnostics: list[Diagnostic] | None = [] if options["verify_diagnostics"] else None
         self.statistics: dict[tuple[str, str], int] = {}
         self.timer: Timer | None = None
@@ -75,8 +73,7 @@ class Run:
         try:
             items = self._build(pipeline)
         except GradoptError as error:
-            for diagnostic in error.diagnostics:
-                sys.stderr.write(render(diagnostic, color=self.color) + "\n")
+            show_diagnostics("gradopt", error.diagnostics, self.color)
             return WRONG_USAGE
         if self.options["timing"]:
             self._start_timing()
@@ -96,7 +93,7 @@ class Run:
             return []
         from gradopt.lowering.passes import build_pipeline, pipeline_text
 
-        items = build_pipeline(pipeline)
+        items = build_pipeline(pipeline, self.options["allow_unregistered_dialect"])
         if self.options["dump_pass_pipeline"]:
             sys.stderr.write(f"Pass Manager with {len(items)} passes:\nbuiltin.module({pipeline_text(items)})\n")
         return items
@@ -132,7 +129,7 @@ class Run:
             if self.diagnostics is None:
                 self.status = max(self.status, WRONG_INPUT)
             output = None
-        except (FileError, UsageError, KeyboardInterrupt, BrokenPipeError):
+        except (FileError, UsageError, KeyboardInterrupt, MemoryError, OSError):
             raise
         except Exception as error:
             self._internal_error(chunk, items, error)
@@ -153,7 +150,7 @@ class Run:
         if items:
             self._run_passes(module, items)
         if self.options["generate_reproducer"]:
-            self._reproduce(chunk, items, self.options["generate_reproducer"], None)
+            self._write_reproducer(chunk, items, self.options["generate_reproducer"], None)
         with self._timed("Output"):
             return self._print(module)
 
@@ -217,7 +214,7 @@ class Run:
         if self.diagnostics is not None:
             self.diagnostics.append(diagnostic)
         else:
-            sys.stderr.write(render(diagnostic, color=self.color) + "\n")
+            show_diagnostics("gradopt", [diagnostic], self.color)
 
     def _explained(self, diagnostic: Diagnostic, error: GradoptError) -> Diagnostic:
         """The diagnostic with the notes that options ask for."""
@@ -253,17 +250,19 @@ class Run:
                         "".join(traceback.format_exception(type(error), error, error.__traceback__)))
 
     def _reproduce(self, chunk: Source, items: Sequence[Item], path: str | None, trace: str | None) -> None:
-        """Leaves the chunk and the pipeline in a file (if one is asked for), from which `--run-reproducer` starts again."""
-        if not path:
-            return
+        """Leaves a reproducer of what went wrong, if one is asked for; that it cannot be written is no more than a second mistake."""
+        if path:
+            try:
+                self._write_reproducer(chunk, items, path, trace)
+            except FileError as error:
+                sys.stderr.write(f"gradopt: error: {error}\n")
+
+    def _write_reproducer(self, chunk: Source, items: Sequence[Item], path: str, trace: str | None) -> None:
+        """Writes the chunk and the pipeline to a file, from which `--run-reproducer` starts again. Raises FileError."""
         from gradopt.lowering.passes import pipeline_text
         from gradopt.tools.reproducer import reproducer_text
 
-        try:
-            write_text(path, reproducer_text(chunk.text, pipeline_text(items), self.options["verify_each"], trace))
-        except FileError as error:
-            sys.stderr.write(f"gradopt: {error}\n")
-            return
+        write_text(path, reproducer_text(chunk.text, pipeline_text(items), self.options["verify_each"], trace))
         if self.diagnostics is None:
             sys.stderr.write(f"note: a reproducer is in '{path}'; run it with: gradopt --run-reproducer {path}\n")
 
@@ -310,8 +309,9 @@ class Run:
 
 def require_module(module: Operation, chunk: Source) -> None:
     """Raises GradoptError where the module is not written in the text."""
-    offset = getattr(module.location, "offset", -1)
-    if not chunk.text.startswith(("module", "builtin.module", '"builtin.module"'), offset) or offset < 0:
+    place = module.location
+    text, offset = (place.source.text, place.offset) if isinstance(place, SourceLocation) else (chunk.text, -1)
+    if offset < 0 or not text.startswith(("module", "builtin.module", '"builtin.module"'), offset):
         raise GradoptError.at(module.location, "expected a module at the top level (there is none, and --no-implicit-module is given)")
 
 

@@ -17,7 +17,7 @@ from gradopt.tools.options import UsageError
 
 __all__ = ["COUNTERS", "debug_counters", "instruments", "statistics_report"]
 
-COUNTERS = ("canonicalize", "cse", "dce", "fold")
+COUNTERS = ("canonicalize", "cse", "dce", "decompose", "fold")
 
 
 def instruments(options: Mapping[str, Any], show: Callable[[Operation], str], timer: Timer | None) -> list[Instrument]:

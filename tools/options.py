@@ -4,6 +4,7 @@ Small, because a tool has to start fast."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from collections.abc import Sequence
@@ -19,7 +20,10 @@ class UsageError(Exception):
 
 
 class Option(NamedTuple):
-    """One option. `value` is what its value is called (None for a flag); if that is `optional` and left out it is `implied`."""
+    """One option. `value` is what its value is called (None for a flag); if that is `optional` and left out it is `implied`.
+
+    A value called N is an integer and one called SECONDS a positive number, between `minimum` and `maximum`. A value may be empty
+    only where that means something (`empty`)."""
 
     name: str
     help: str
@@ -31,6 +35,9 @@ class Option(NamedTuple):
     optional: bool = False
     implied: str = ""
     group: str = "Options"
+    minimum: int | None = None
+    maximum: int | None = None
+    empty: bool = False
 
     @property
     def key(self) -> str:
@@ -38,6 +45,7 @@ class Option(NamedTuple):
         return self.name.lstrip("-").replace("-", "_")
 
 
+MOST_SECONDS = 1e6
 BOOLEANS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 
@@ -87,16 +95,34 @@ def _value(option: Option, spelling: str, text: str | None) -> Any:
             raise UsageError(f"option '{spelling}' is on or off, found '{text}'")
         return BOOLEANS[text.lower()]
     if text is None:
-        return option.implied
+        text = option.implied
     if option.choices and text not in option.choices:
         raise UsageError(f"option '{spelling}' is '{text}', expected one of {', '.join(option.choices)}"
                          f"{near_miss(text, option.choices)}")
+    if not text and not option.empty:
+        raise UsageError(f"option '{spelling}' takes a value, found an empty one: {option.name}={option.value}")
     if option.value == "N":
-        try:
-            return int(text)
-        except ValueError:
-            raise UsageError(f"option '{spelling}' takes an integer, found '{text}'") from None
+        return _integer(option, spelling, text)
+    if option.value == "SECONDS":
+        return _seconds(spelling, text)
     return text
+
+
+def _integer(option: Option, spelling: str, text: str) -> int:
+    """An integer in the option's range. Raises UsageError."""
+    low, high = option.minimum, option.maximum
+    expected = "an integer" + (f" from {low} to {high}" if high is not None else f" of at least {low}" if low is not None else "")
+    if not re.fullmatch("[+-]?[0-9]{1,18}", text) or (low is not None and int(text) < low) or (high is not None and int(text) > high):
+        raise UsageError(f"option '{spelling}' takes {expected}, found '{text}'")
+    return int(text)
+
+
+def _seconds(spelling: str, text: str) -> float:
+    """A number of seconds. Raises UsageError."""
+    seconds = float(text) if re.fullmatch(r"[0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+", text) else 0.0
+    if not 0 < seconds <= MOST_SECONDS:
+        raise UsageError(f"option '{spelling}' takes a positive number of seconds, found '{text}'")
+    return seconds
 
 
 def help_text(usage: str, description: str, table: Sequence[Option]) -> str:

@@ -27,7 +27,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--test", "the command as one string, instead of behind `--`", "COMMAND"),
     Option("--match", "the command has to print this text (a regular expression) instead of the same first error", "TEXT"),
     Option("--any-failure", "any failure will do"),
-    Option("--timeout", "seconds after which a command is stopped, which counts as no failure", "N", default=60),
+    Option("--timeout", "seconds after which a command is stopped, which counts as no failure", "SECONDS", default=60.0),
     Option("--quiet", "print no progress", aliases=("-q",)),
     Option("--version", "print the version"),
     Option("--help", "print this text", aliases=("-h",)),
@@ -103,7 +103,7 @@ def report(what: str, before: int, after: int) -> None:
     sys.stderr.write(f"{what}: {before} -> {after}\n")
 
 
-def run(command: Sequence[str], text: str, timeout: int) -> Failure | None:
+def run(command: Sequence[str], text: str, timeout: float) -> Failure | None:
     """Runs the command on a text; None where it succeeds or takes too long. Raises FileError where it cannot be started."""
     environment = {**os.environ, "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")}
     with tempfile.TemporaryDirectory(prefix="gradopt-reduce-") as folder:

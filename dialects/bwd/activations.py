@@ -7,14 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gradopt.dialects.arrays import Array
-from gradopt.dialects.hl.meanings import GELU_CUBIC, GELU_SLOPE, SELU_ALPHA, SELU_SCALE, logistic_slope, sigmoid, tanh_slope
+from gradopt.dialects.hl.meanings import GELU_CUBIC, GELU_SLOPE, SELU_ALPHA, SELU_SCALE, gated, logistic_slope, sigmoid, tanh_slope
 
 Slope = Callable[..., Array]  # (numpy, x, the op with its attributes) -> the derivative at x
-
-
-def finite(np: Any, x: Array, factor: Array) -> Array:
-    """x * factor, where a factor of 0 wins over an infinite x."""
-    return np.where(factor == 0, x.dtype.type(0), x * factor)
 
 
 def gelu_slope(np: Any, x: Array, op: Any) -> Array:
@@ -22,7 +17,7 @@ def gelu_slope(np: Any, x: Array, op: Any) -> Array:
     from gradopt.dialects.prim.elementwise import UNARY
 
     below = UNARY["erfc"][2](np, x * x.dtype.type(-math.sqrt(0.5))) * x.dtype.type(0.5)
-    return below + finite(np, x, np.exp(-x * x / 2) * x.dtype.type(1 / math.sqrt(2 * math.pi)))
+    return below + gated(np, x, np.exp(-x * x / 2) * x.dtype.type(1 / math.sqrt(2 * math.pi)))
 
 
 def gelu_tanh_slope(np: Any, x: Array, op: Any) -> Array:
@@ -30,18 +25,18 @@ def gelu_tanh_slope(np: Any, x: Array, op: Any) -> Array:
     near = np.clip(x, -100, 100)
     inner = 2 * GELU_SLOPE * (near + GELU_CUBIC * near ** 3)
     slope = 2 * GELU_SLOPE * (1 + 3 * GELU_CUBIC * near ** 2)
-    return sigmoid(np, inner) + finite(np, x, logistic_slope(np, inner) * slope)
+    return sigmoid(np, inner) + gated(np, x, logistic_slope(np, inner) * slope)
 
 
 def silu_slope(np: Any, x: Array, op: Any) -> Array:
     """s + x s (1 - s) with s = sigmoid(x)."""
-    return sigmoid(np, x) + finite(np, x, logistic_slope(np, x))
+    return sigmoid(np, x) + gated(np, x, logistic_slope(np, x))
 
 
 def mish_slope(np: Any, x: Array, op: Any) -> Array:
     """g + x g' with g = tanh(softplus(x)), g' = (1 - g**2) sigmoid(x)."""
     gate = np.tanh(np.logaddexp(np.zeros_like(x), x))
-    return gate + finite(np, x, (1 - gate * gate) * sigmoid(np, x))
+    return gate + gated(np, x, (1 - gate * gate) * sigmoid(np, x))
 
 
 def softplus_slope(np: Any, x: Array, op: Any) -> Array:

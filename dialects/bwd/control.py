@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from gradopt.dialects.arrays import Array
-from gradopt.dialects.constraints import ANY_TENSOR, tensor_type
+from gradopt.dialects.constraints import ANY_TENSOR, is_float_tensor, tensor_type
 from gradopt.dialects.control_flow import Meaning, check_types, region_arguments, types_of, yielded
 from gradopt.ir.declare import (
     BOOLEAN,
@@ -22,13 +22,8 @@ from gradopt.ir.declare import (
     variadic_result,
 )
 from gradopt.ir.operation import Operation
-from gradopt.ir.types import FloatType, Type, tensor
+from gradopt.ir.types import Type, tensor
 from gradopt.ir.values import Value
-
-
-def is_float(type: Type) -> bool:
-    """True for a tensor of floats."""
-    return isinstance(getattr(type, "element", None), FloatType)
 
 
 class ScanAdjointBase(Operation):
@@ -74,7 +69,7 @@ class ScanAdjointBase(Operation):
         """The carries that have a cotangent."""
         if self.active is not None:
             return list(self.active)
-        return [index for index in range(self.num_carry) if is_float(self._operands[index].type)]
+        return [index for index in range(self.num_carry) if is_float_tensor(self._operands[index].type)]
 
     @property
     def seeded_ys(self) -> list[int]:
@@ -82,7 +77,7 @@ class ScanAdjointBase(Operation):
         if self.seeded is not None:
             return list(self.seeded)
         ys = yielded(self.body)[self.num_carry:]
-        return [index for index, value in enumerate(ys) if is_float(value.type)]
+        return [index for index, value in enumerate(ys) if is_float_tensor(value.type)]
 
     @property
     def num_consts(self) -> int:
@@ -105,7 +100,7 @@ class ScanAdjointBase(Operation):
         """The wanted init, consts and xs, each counted from the start of its group."""
         first, second = self.num_carry, self.num_carry + self.num_consts
         last = second + self.num_xs
-        chosen = [index for index in range(last) if is_float(self._operands[index].type)] if self.wrt is None else list(self.wrt)
+        chosen = [index for index in range(last) if is_float_tensor(self._operands[index].type)] if self.wrt is None else list(self.wrt)
         return ([index for index in chosen if index < first], [index - first for index in chosen if first <= index < second],
                 [index - second for index in chosen if second <= index])
 

@@ -178,15 +178,11 @@ def _comparison(predicate: str) -> Meaning:
     return lambda np, x, y: getattr(np, prim.PREDICATES[predicate])(x, y)
 
 
-def _class_name(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_")) + "Op"
-
-
 def _declare(base: type[Operation], name: str, formula: str, meaning: Meaning, traits: set[str] | None = None,
              **fields: Any) -> None:
     """Adds an op class to this module."""
     found = {PURE} | (traits or set()) | ({COMMUTATIVE} if name in _COMMUTATIVE else set())
-    globals()[_class_name(name)] = type(_class_name(name), (base,), {
+    globals()[prim.class_name(name)] = type(prim.class_name(name), (base,), {
         "__slots__": (), "__module__": __name__, "__doc__": sentence(formula), "name": f"hl.{name}",
         "meaning": staticmethod(meaning), "traits": frozenset(found), **fields})
 

@@ -208,21 +208,22 @@ BINARY: dict[str, tuple[str, Constraint, Meaning]] = {
 _COMMUTATIVE = {"add", "mul", "mul_zero", "max", "min", "and", "or", "xor"}
 
 
-def _class_name(name: str) -> str:
+def class_name(name: str) -> str:
+    """The class of an op: `AddOp` for "add"."""
     return "".join(part.capitalize() for part in name.split("_")) + "Op"
 
 
 def _declare(base: type[Operation], name: str, formula: str, meaning: Meaning, **fields: Any) -> type[Operation]:
     traits = {PURE, ELEMENTWISE} | ({COMMUTATIVE} if name in _COMMUTATIVE and base is BinaryOp else set())
-    return type(_class_name(name), (base,), {
+    return type(class_name(name), (base,), {
         "__slots__": (), "__module__": __name__, "__doc__": sentence(formula), "name": f"prim.{name}",
         "meaning": staticmethod(meaning), "traits": frozenset(traits), **fields})
 
 
 for _name, (_formula, _constraint, _meaning) in UNARY.items():
-    globals()[_class_name(_name)] = _declare(UnaryOp, _name, _formula, _meaning, x=operand(_constraint))
+    globals()[class_name(_name)] = _declare(UnaryOp, _name, _formula, _meaning, x=operand(_constraint))
 for _name, (_formula, _constraint, _meaning) in BINARY.items():
-    globals()[_class_name(_name)] = _declare(BinaryOp, _name, _formula, _meaning, a=operand(_constraint),
+    globals()[class_name(_name)] = _declare(BinaryOp, _name, _formula, _meaning, a=operand(_constraint),
                                              b=operand(_constraint))
 
 PREDICATES: dict[str, str] = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gradopt.dialects.constraints import is_float_tensor
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
-from gradopt.ir.types import FloatType, TensorType, Type
 from gradopt.ir.values import Value
 
 if TYPE_CHECKING:
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from gradopt.lowering.autodiff.state import State
 
 __all__ = ["Context", "ForwardContext", "ReverseContext", "is_float_tensor"]
-
-
-def is_float_tensor(type: Type) -> bool:
-    """True for a type that has a tangent space: a tensor of floats."""
-    return isinstance(type, TensorType) and isinstance(type.element, FloatType)
 
 
 class Context:

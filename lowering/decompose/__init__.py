@@ -1,0 +1,1 @@
+"""`hl` and `bwd` to `prim`: a table of rules, one an operation."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
+from gradopt.ir.diagnostics import ArgumentTypeError, ArgumentValueError
 from gradopt.lowering.native.elements import numpy_dtype
-from gradopt.lowering.native.errors import ArgumentTypeError, ArgumentValueError
 from gradopt.lowering.native.program import Argument, Computed, Dimension, Program, SizeLike, SizeRef, Static
 
 Array = numpy.ndarray[Any, Any]
@@ -48,6 +48,9 @@ def _convert_one(program: Program, number: int, value: Any) -> Array:
     assert isinstance(wanted, Argument)
     dtype, name = numpy_dtype(wanted.element), argument_name(program, number)
     array = _as_array(program, name, wanted, dtype, value)
+    if array.dtype.hasobject and not isinstance(value, numpy.ndarray):  # NumPy wraps what it does not know
+        raise ArgumentTypeError(f"{program.name}: {name}: expected an array of {wanted.element}, "
+                                f"found {'None' if value is None else type(value).__name__}")
     if wanted.element == "bf16" and array.dtype == numpy.uint16:
         array = array.view(dtype)
     if array.dtype != dtype:
@@ -65,6 +68,9 @@ def _convert_one(program: Program, number: int, value: Any) -> Array:
 
 
 def _as_array(program: Program, name: str, wanted: Argument, dtype: numpy.dtype[Any], value: Any) -> Array:
+    if numpy.ma.is_masked(value):  # the mask would be lost
+        raise ArgumentTypeError(f"{program.name}: {name}: expected an array of {wanted.element}, found a masked array; "
+                                "fill it first, with x.filled(0)")
     if isinstance(value, (numpy.ndarray, numpy.generic)):
         return numpy.asarray(value)
     if isinstance(value, (bool, int, float)) and not wanted.shape:
@@ -100,7 +106,10 @@ def _wrong_type(program: Program, name: str, wanted: Argument, dtype: numpy.dtyp
     if array.dtype.newbyteorder("=") == dtype:
         hint = "not in this machine's byte order; convert it with x.astype(x.dtype.newbyteorder('='))"
         return ArgumentTypeError(f"{program.name}: {name}: expected {wanted.element} ({dtype}), found {array.dtype.str}, {hint}")
-    return ArgumentTypeError(f"{program.name}: {name}: expected {wanted.element} ({dtype}), found {array.dtype}")
+    found = f"{program.name}: {name}: expected {wanted.element} ({dtype}), found {array.dtype}"
+    if array.dtype.kind in "biuf" and wanted.element != "bf16":
+        found += f"; if that loses nothing that matters, convert it with numpy.asarray(x, '{dtype}')"
+    return ArgumentTypeError(found)
 
 
 def _shape_text(program: Program, shape: Sequence[SizeLike]) -> str:

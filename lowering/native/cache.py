@@ -13,9 +13,9 @@ import hashlib
 import os
 import stat
 import sys
-import tempfile
 from pathlib import Path
 
+from gradopt.ir.atomic import write_atomically
 from gradopt.lowering.native.symbols import ObjectFormatError, forbidden_symbols
 
 MAGIC = b"GRADOPT1"
@@ -96,14 +96,9 @@ def write(folder: Path | None, name: str, data: bytes, source: str) -> None:
     if folder is None:
         return
     with contextlib.suppress(OSError):
-        _replace(folder / f"{name}.py", source.encode())
-        _replace(folder / f"{name}.o", MAGIC + hashlib.sha256(data).digest() + data)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Store something else beside the object code; a full disk or a read-only folder only means that it is not stored."""
-    with contextlib.suppress(OSError):
-        _replace(path, data)
+        prefix = f"{TEMPORARY}{os.getpid()}-"
+        write_atomically(folder / f"{name}.py", source.encode(), prefix=prefix)
+        write_atomically(folder / f"{name}.o", MAGIC + hashlib.sha256(data).digest() + data, prefix=prefix)
 
 
 def remove_temporary_files(folder: Path, process: int) -> None:
@@ -111,15 +106,3 @@ def remove_temporary_files(folder: Path, process: int) -> None:
     for path in folder.glob(f"{TEMPORARY}{process}-*"):
         with contextlib.suppress(OSError):
             path.unlink()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{os.getpid()}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gradopt.ir.diagnostics import ArgumentValueError
 from gradopt.lowering.native import cache, locks
 from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.program import KernelSource
@@ -94,7 +95,7 @@ def front_end_name(name: str | None = None) -> str:
     """The front end to use: the one asked for, else GRADOPT_FRONT_END, else the direct one."""
     name = name or os.environ.get("GRADOPT_FRONT_END") or "direct"
     if name not in ("direct", "numba"):
-        raise ValueError(f"front end {name!r}: expected direct or numba")
+        raise ArgumentValueError(f"the front end is {name!r}, expected direct or numba")
     return name
 
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from gradopt.ir.diagnostics import Diagnostic, PlainError, render
 
-class GradoptRuntimeError(RuntimeError):
+
+class GradoptRuntimeError(PlainError, RuntimeError):
     """A check inside a running program failed.
 
     `check` is the number that the program gave to the check, `value` the offending value and `position` where it was
-    found (a flat index, or 0).  The holder of the program maps the number to a location and a message.
+    found (a flat index, or 0).  The holder of the program maps the number to a diagnostic with a place and a message.
     """
 
-    def __init__(self, check: int, value: int | float, position: int, message: str | None = None) -> None:
-        super().__init__(message or f"check {check} failed: value {value} at position {position}")
+    def __init__(self, check: int, value: int | float, position: int, diagnostic: Diagnostic | None = None) -> None:
+        super().__init__(f"check {check} failed: value {value} at position {position}")
+        if diagnostic is not None:
+            self.diagnostics = [diagnostic]
         self.check = check
         self.value = value
         self.position = position
+        self.args = (check, value, position, diagnostic)
 
-
-class ArgumentTypeError(TypeError):
-    """A wrong number of arguments, or an argument of a wrong kind or element type."""
-
-
-class ArgumentValueError(ValueError):
-    """An argument of a wrong shape."""
+    def __str__(self) -> str:
+        return super().__str__() if self.args[3] is None else render(self.diagnostics[0])
 
 
 class ProgramError(ValueError):

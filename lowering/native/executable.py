@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from gradopt.ir.diagnostics import ArgumentTypeError, ArgumentValueError
 from gradopt.lowering.native import arguments as conversion
 from gradopt.lowering.native import blas, driver, layout, pool, product, routines
 from gradopt.lowering.native import image as images
@@ -176,13 +177,13 @@ class Executable:
 
     def _size_of(self, arguments: Sequence[Any]) -> Callable[[SizeLike], int]:
         """Sizes as a call with these arguments would find them."""
-        values = conversion.size_values(self.program, [numpy.asarray(argument) for argument in arguments]) if arguments else None
+        values = conversion.size_values(self.program, conversion.convert(self.program, arguments)) if arguments else None
 
         def value(size: SizeLike) -> int:
             if isinstance(size, int):
                 return size
             if values is None:
-                raise ValueError(f"{self.program.name} has dynamic sizes: pass the arguments of the call")
+                raise ArgumentTypeError(f"{self.program.name} has dynamic sizes: expected the arguments of the call, found none")
             return values[size.index]
 
         return value
@@ -201,7 +202,7 @@ class Executable:
     def stop_profile(self) -> tuple[list[ProfileEntry], list[ProfileEvent]]:
         """End a profile: totals for each instruction of the program, and the events.  No call may be running."""
         if self._profile is None:
-            raise ValueError(f"{self.program.name}: no profile was started")
+            raise ArgumentValueError(f"{self.program.name}: no profile was started: call start_profile first")
         self._image.set(layout.IMAGE_PROFILE, 0)
         profile, origin, self._profile = self._profile, self._image.origin, None
         totals: dict[int, ProfileEntry] = {}

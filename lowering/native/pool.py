@@ -14,7 +14,10 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from gradopt.ir.diagnostics import ArgumentValueError, check_type
 from gradopt.lowering.native import driver, layout, locks
+
+MOST_THREADS = 1024
 
 
 @dataclass
@@ -37,23 +40,24 @@ def available_processors() -> int:
 
 
 def num_threads() -> int:
-    """How many threads run a program, the caller included.  Raises ValueError for a GRADOPT_NUM_THREADS that is no
-    positive number.
+    """How many threads run a program, the caller included.  Raises ArgumentValueError for a GRADOPT_NUM_THREADS that is
+    no number from 1 to MOST_THREADS.
     """
     if _STATE.wanted is not None:
         return _STATE.wanted
     text = os.environ.get("GRADOPT_NUM_THREADS", "").strip()
     if not text:
         return available_processors()
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"GRADOPT_NUM_THREADS is {text!r}: expected a positive number")
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= MOST_THREADS:
+        raise ArgumentValueError(f"GRADOPT_NUM_THREADS is {text!r}: expected a number from 1 to {MOST_THREADS}")
     return int(text)
 
 
 def set_num_threads(count: int) -> None:
-    """Run programs on that many threads from now on (the caller included).  Raises ValueError below 1."""
-    if count < 1:
-        raise ValueError(f"number of threads {count}: expected at least 1")
+    """Run programs on that many threads from now on (the caller included).  Raises ArgumentValueError."""
+    check_type("set_num_threads", "count", count, int, "an integer")
+    if not 1 <= count <= MOST_THREADS:
+        raise ArgumentValueError(f"set_num_threads: argument 'count': expected a number from 1 to {MOST_THREADS}, found {count}")
     with locks.POOL:
         _STATE.wanted = count
         _stop()

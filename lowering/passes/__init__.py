@@ -2,7 +2,7 @@
 
 from gradopt.lowering.passes.base import InternalError, Pass, PassContext, option
 from gradopt.lowering.passes.manager import PassManager, run_passes
-from gradopt.lowering.passes.pipeline import Nested, PipelineError, build_pipeline, pipeline_text
+from gradopt.lowering.passes.pipeline import Item, Nested, PipelineError, build_pipeline, pipeline_text
 
-__all__ = ["InternalError", "Nested", "Pass", "PassContext", "PassManager", "PipelineError", "build_pipeline", "option",
+__all__ = ["InternalError", "Item", "Nested", "Pass", "PassContext", "PassManager", "PipelineError", "build_pipeline", "option",
            "pipeline_text", "run_passes"]

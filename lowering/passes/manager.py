@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Operation
 from gradopt.lowering.passes.base import InternalError, Pass, PassContext
-from gradopt.lowering.passes.pipeline import Item, Nested, build_pipeline
+from gradopt.lowering.passes.pipeline import ANY, Item, Nested, build_pipeline
 
 __all__ = ["Instrument", "PassManager", "run_passes"]
 
@@ -62,7 +62,7 @@ class PassManager:
 
     def _run_nested(self, item: Nested, op: Operation) -> None:
         """Runs on `op` itself where the anchor names it, else on each such operation directly inside."""
-        if item.anchor in (op.name, "any"):
+        if item.anchor in (op.name, ANY):
             targets = [op]
         else:
             targets = [inner for region in op.regions for block in region.blocks for inner in block.operations

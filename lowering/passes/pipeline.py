@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from gradopt.ir.diagnostics import Diagnostic, GradoptError
-from gradopt.ir.dialect import near_miss
+from gradopt.ir.dialect import find_dialect, near_miss, operation_class
 from gradopt.ir.locations import Source, SourceLocation
 from gradopt.lowering.passes.base import Pass
 from gradopt.lowering.passes.options import OutOfRange, PassOption, natural, option_text, pass_options
@@ -19,6 +19,7 @@ from gradopt.lowering.passes.registry import find_pass, pass_names
 
 __all__ = ["Item", "Nested", "PipelineError", "build_pipeline", "pipeline_text"]
 
+ANY = "any"  # an anchor that stands for every operation
 MAX_DEPTH = 64  # of nested anchors
 
 
@@ -46,10 +47,10 @@ class Part(NamedTuple):
 
 
 class Scanner:
-    """A pipeline's text and a position in it."""
+    """A pipeline's text and a position in it; whether it may name operations that no dialect declares."""
 
-    def __init__(self, text: str) -> None:
-        self.text, self.position = text, 0
+    def __init__(self, text: str, allow_unregistered: bool = False) -> None:
+        self.text, self.position, self.allow_unregistered = text, 0, allow_unregistered
         self.source = Source("<pipeline>", text)
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
@@ -117,40 +118,42 @@ class Scanner:
         return self.text[start: self.position]
 
 
-def build_pipeline(text: str) -> list[Item]:
+def build_pipeline(text: str, allow_unregistered: bool = False) -> list[Item]:
     """The passes of a pipeline. Raises PipelineError, which points into the text."""
-    scanner = Scanner(text)
+    scanner = Scanner(text, allow_unregistered)
     if not scanner.skip():
         return []
-    items = _items(scanner, 0)
+    items = _items(scanner, ())
     if scanner.skip():
         scanner.fail(f"unexpected '{scanner.skip()}', expected ',' or the end of the pipeline")
     return items
 
 
-def _items(scanner: Scanner, depth: int) -> list[Item]:
+def _items(scanner: Scanner, anchors: tuple[str, ...]) -> list[Item]:
+    """The items up to the end, or to the parenthesis that closes the innermost of `anchors`."""
     items: list[Item] = []
     if scanner.skip() == ")":
         return items
     while True:
         scanner.skip()
-        items.append(_item(scanner, depth))
+        items.append(_item(scanner, anchors))
         if scanner.skip() != ",":
             return items
         scanner.position += 1
 
 
-def _item(scanner: Scanner, depth: int) -> Item:
+def _item(scanner: Scanner, anchors: tuple[str, ...]) -> Item:
     start = scanner.position
     name = scanner.word()
     if not name:
         scanner.fail("expected the name of a pass")
     following = scanner.skip()
     if following == "(":
-        if depth == MAX_DEPTH:
+        if len(anchors) == MAX_DEPTH:
             scanner.fail(f"pipelines are nested more than {MAX_DEPTH} deep", start)
+        _check_anchor(scanner, name, start)
         scanner.position += 1
-        items = _items(scanner, depth + 1)
+        items = _items(scanner, (*anchors, name))
         if scanner.skip() != ")":
             scanner.fail("missing closing ')'" if not scanner.skip() else f"unexpected '{scanner.skip()}', expected ',' or ')'")
         scanner.position += 1
@@ -160,8 +163,21 @@ def _item(scanner: Scanner, depth: int) -> Item:
         if "." in name:
             scanner.fail(f"'{name}' is not a pass; to run passes on operations of that name write '{name}(…)'", start)
         scanner.fail(f"unknown pass '{name}'{near_miss(name.replace('_', '-'), pass_names())}", start)
+    if anchors and cls.anchor not in (None, anchors[-1]) and anchors[-1] != ANY:
+        scanner.fail(f"pass '{cls.name}' runs on '{cls.anchor}', not on '{anchors[-1]}'", start)
     values = _options(scanner, cls) if following == "{" else {}
     return cls(**values)
+
+
+def _check_anchor(scanner: Scanner, name: str, start: int) -> None:
+    """Fails for a name that no operation has."""
+    dialect = find_dialect(name.split(".", 1)[0])
+    if name == ANY or operation_class(name) is not None or (dialect is None and "." in name and scanner.allow_unregistered):
+        return
+    if find_pass(name) is not None:
+        scanner.fail(f"'{name}' is a pass, expected an operation before '('; a pass takes its options in braces: {name}{{…}}", start)
+    known = ["builtin.module", "func.func", ANY] if dialect is None else dialect.operations
+    scanner.fail(f"there is no operation '{name}'{near_miss(name, known)}", start)
 
 
 def _options(scanner: Scanner, cls: type[Pass]) -> dict[str, Any]:

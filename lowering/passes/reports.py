@@ -89,7 +89,7 @@ def graph_text(root: Operation, max_label: int = 40) -> str:
 
 
 def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+    return text if len(text) <= length else text[: max(length - 1, 0)] + "…"
 
 
 def _escape(text: str) -> str:

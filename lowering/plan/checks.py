@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gradopt.ir.diagnostics import Diagnostic, render
+from gradopt.ir.diagnostics import Diagnostic
 from gradopt.ir.locations import AnyLocation
 from gradopt.ir.types import FloatType
 from gradopt.ir.values import Value
@@ -32,8 +32,8 @@ class RuntimeCheck:
     shows_value: bool = False
     position: str = ""
 
-    def text(self, value: int | float, position: int) -> str:
-        """The whole message."""
+    def diagnostic(self, value: int | float, position: int) -> Diagnostic:
+        """What the numbers of a status record mean."""
         text = self.message + (f", {value}" if self.shows_value else "")
         if self.position == "index":
             text += f" (at element {position})"
@@ -41,14 +41,14 @@ class RuntimeCheck:
             text += f", {struct.unpack('=d', struct.pack('=q', position))[0]}"
         elif self.position == "i64":
             text += f", {position}"
-        return render(Diagnostic(self.location, text))
+        return Diagnostic(self.location, text)
 
 
 def explained(error: GradoptRuntimeError, checks: Sequence[RuntimeCheck]) -> GradoptRuntimeError:
     """The error with the message and place of the check that failed."""
     if not 0 <= error.check < len(checks):
         return error
-    return type(error)(error.check, error.value, error.position, checks[error.check].text(error.value, error.position))
+    return type(error)(error.check, error.value, error.position, checks[error.check].diagnostic(error.value, error.position))
 
 
 def check(maker: ProgramMaker, op: Any) -> None:

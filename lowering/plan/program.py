@@ -11,7 +11,7 @@ from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.locations import file_position
 from gradopt.ir.operation import Block, Operation
 from gradopt.ir.sizes import Size, SizeExpression, multiply, parse_size, product
-from gradopt.ir.types import FunctionType, TensorType, Type
+from gradopt.ir.types import TensorType, Type
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import LIBRARY, Launch
 from gradopt.lowering.codegen.nest import nest_source
@@ -274,10 +274,3 @@ def describe(op: Operation) -> str:
     """What a kernel is called in profiles: the op and the place it came from."""
     place = file_position(op.location)
     return op.name if place is None else f"{op.name} {place.file}:{place.line}"
-
-
-def function_signature(function: Operation) -> FunctionType:
-    """The type of a `func.func`."""
-    type = function.function_type  # type: ignore[attr-defined]
-    assert isinstance(type, FunctionType)
-    return type

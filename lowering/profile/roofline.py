@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy
+from gradopt.ir.atomic import write_atomically
 from gradopt.lowering.native import cache, pool
 from gradopt.lowering.native.executable import Executable
 from gradopt.lowering.native.program import Argument, Buffer, KernelSource, Program, Result, Run
@@ -62,7 +64,8 @@ def machine_roofline() -> Roofline:
             found = Roofline(threads, max(found.single, stored.single), max(found.double, stored.double),
                              max(found.bandwidth, stored.bandwidth))
         if found != stored:
-            cache.write_atomically(path, json.dumps(asdict(found)).encode())
+            with suppress(OSError):  # a full disk or a read-only folder only means that it is measured again
+                write_atomically(path, json.dumps(asdict(found)).encode())
     return found
 
 

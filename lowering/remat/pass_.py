@@ -120,6 +120,7 @@ class RematPass(Pass):
     """
 
     name: ClassVar[str] = "remat"
+    anchor: ClassVar[str | None] = "builtin.module"
     budget: int = option(0, "the bytes that the values of a function may take at once, besides its arguments", count=True)
     func: str = option("", "the function; all by default")
 

@@ -54,6 +54,7 @@ class InlinePass(Pass):
     """
 
     name: ClassVar[str] = "inline"
+    anchor: ClassVar[str | None] = "builtin.module"
     custom_derivatives: bool = option(False, "inline functions that carry their own derivative too")
     max_operations: int = option(1_000_000, "the largest number of operations that inlining may add", count=True)
 

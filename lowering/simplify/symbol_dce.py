@@ -37,6 +37,7 @@ class SymbolDcePass(Pass):
     """
 
     name: ClassVar[str] = "symbol-dce"
+    anchor: ClassVar[str | None] = "builtin.module"
 
     def run(self, op: Operation, context: PassContext) -> None:
         """Marks from the public symbols of each symbol table, then sweeps."""

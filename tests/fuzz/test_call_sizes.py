@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradopt.ir.diagnostics import ArgumentValueError
 from gradopt.lowering.interpreter import run_function
-from gradopt.lowering.native.errors import ArgumentValueError, GradoptRuntimeError
+from gradopt.lowering.native.errors import GradoptRuntimeError
 from test_random_programs import VJP, check_close, listed
 
 import gradopt

@@ -89,7 +89,7 @@ def test_command_line_errors(arguments: list[str], message: str, tmp_path: Path,
 
 
 @pytest.mark.parametrize(("arguments", "status", "message"), [
-    (["--seed=-1"], 2, "option '--seed' takes no negative number, found -1"),
+    (["--seed=-1"], 2, "option '--seed' takes an integer of at least 0, found '-1'"),
     ([], 1, "not enough memory"),
     (["--interpret"], 1, "not enough memory"),
 ])

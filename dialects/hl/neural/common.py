@@ -3,13 +3,12 @@ pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from gradopt.dialects.arrays import Array
 from gradopt.ir.declare import InvalidOperation
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import UNKNOWN, Size, SizeExpression, provably_equal
+from gradopt.ir.sizes import UNKNOWN, Size, SizeExpression
 from gradopt.ir.types import TensorType
 
 __all__ = ["check_layout", "check_positive", "invert", "layout_axes", "masked_product", "permuted", "run_time_shape"]
@@ -84,13 +83,3 @@ def masked_product(masked: bool | None) -> Callable[[Array, Array], Array]:
     if not masked:
         return lambda a, b: a * b
     return lambda a, b: np.where((a == 0) | (b == 0), np.zeros((), np.result_type(a, b)), a * b)
-
-
-def agreed(*candidates: Size) -> bool:
-    """True where all sizes are provably equal."""
-    return all(provably_equal(candidates[0], other) for other in candidates[1:])
-
-
-def attributes_of(op: Operation, names: Sequence[str]) -> Mapping[str, Any]:
-    """The plain values of attributes that another op takes as well."""
-    return {name: getattr(op, name) for name in names}

@@ -1,0 +1,1 @@
+"""The derivative rules, a family a module."""

@@ -1,0 +1,1 @@
+"""The batching rules, a family a module."""

@@ -1,0 +1,1 @@
+"""The decompositions, a family a module."""

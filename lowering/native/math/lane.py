@@ -88,11 +88,6 @@ class Lane:
     # Types.
 
     @property
-    def is_boolean(self) -> bool:
-        """Whether this is a truth value."""
-        return bool(self.value.type == BOOLEAN)
-
-    @property
     def is_integer(self) -> bool:
         """Whether this is an integer as wide as the format."""
         return bool(self.value.type == self.format.integer)

@@ -123,5 +123,5 @@ def test_every_intrinsic_is_documented() -> None:
 
 
 def test_an_unknown_front_end_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="front end 'x': expected direct or numba"):
+    with pytest.raises(ValueError, match="the front end is 'x', expected direct or numba"):
         Executable(Program("p", [], [], [], []), front_end="x", cache_folder=tmp_path)

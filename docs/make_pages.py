@@ -1,7 +1,8 @@
-"""Writes docs/ops/: a page a dialect and one of the passes, from the declarations."""
+"""Writes docs/ops/ (a page a dialect and one of the passes, from the declarations) and docs/modules.md (a line a module)."""
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ from gradopt.ir.dialect import Dialect, dialect_names, find_dialect
 from gradopt.lowering.passes.registry import find_pass, pass_names
 from gradopt.tools.documentation import operation_signature, operation_text, pass_text
 
-FOLDER = Path(__file__).resolve().parent / "ops"
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent
+CODE = ("ir", "dialects", "parser", "lowering", "tools")
 
 
 def dialect_page(dialect: Dialect) -> str:
@@ -33,18 +36,38 @@ def passes_page() -> str:
     return "\n".join(lines)
 
 
+def modules_page() -> str:
+    """The Markdown page of all modules: the first sentence of each."""
+    lines = ["# The modules", "", "Folder by folder; [architecture.md](architecture.md) says where to begin.", ""]
+    for folder in CODE:
+        for package in sorted({path.parent for path in (ROOT / folder).rglob("*.py")}):
+            lines += [f"## `{package.relative_to(ROOT).as_posix()}/`", "", first_sentence(package / "__init__.py"), ""]
+            lines += [f"- `{path.name}`: {first_sentence(path)}" for path in sorted(package.glob("*.py")) if path.name != "__init__.py"]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def first_sentence(path: Path) -> str:
+    """The first sentence of a module's docstring, or all of it up to a colon that a listing follows."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    sentence, stop, _ = paragraph.partition(". ")
+    return sentence + stop.strip()
+
+
 def pages() -> Iterator[tuple[str, str]]:
-    """(file name, text) of each page."""
+    """(file in docs/, text) of each page."""
     for name in dialect_names():
         dialect = find_dialect(name)
         assert dialect is not None
-        yield f"{name}.md", dialect_page(dialect)
-    yield "passes.md", passes_page()
+        yield f"ops/{name}.md", dialect_page(dialect)
+    yield "ops/passes.md", passes_page()
+    yield "modules.md", modules_page()
 
 
 def main() -> int:
     """Writes the pages."""
-    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "ops").mkdir(exist_ok=True)
     for name, text in pages():
         (FOLDER / name).write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     return 0
