@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledFunction", "compile_function", "kernel_program"]
 
+LOOPS = frozenset({"hl.scan", "hl.for", "hl.while", "prim.scan", "prim.while"})
+
 
 class CompiledFunction:
     """A compiled function: call it with NumPy arrays, one an argument, by position or by name; it returns an array, or a tuple where
@@ -124,6 +126,8 @@ def kernel_program(module: Operation, entry: str, *, wrt: Sequence[int | str] | 
 
     derivative = derivative_pass(module, entry, wrt)
     module = module.clone()
+    if any(op.name in LOOPS for op in module.walk()):
+        run("licm", "licm")  # before differentiation, so that neither direction computes in each step what all steps share
     if derivative is not None:
         run("autodiff", [derivative])
     elif any(op.name.startswith("ad.") for op in module.walk()):

@@ -95,8 +95,8 @@ class ScanResidualsPass(Pass):
 
     The reverse scan of a derivative runs each step again from the kept carries. Where that repeats products, solvers and the like, the
     forward scan stacks what they gave: the cheapest values, by a minimum cut in bytes, from which the rest follows elementwise. The
-    new stacks take at most twice what a step of the forward scan carries, reads by row and stacks anyway; else nothing changes, as for
-    scans with checkpoints and scans of more than 4096 steps.
+    new stacks take at most twice what a step of the forward scan carries, reads by row and stacks anyway; what would need more is
+    computed again, and so is all in scans with checkpoints and scans of more than 4096 steps.
 
     Needs: `prim` (other ops stay), after `cse`, so that equal operands are one. Guarantees: the same bits.
 

@@ -17,7 +17,6 @@ from gradopt.lowering.simplify.dce import eliminate_dead_code
 
 __all__ = ["read_residuals"]
 
-# what costs much more to compute again than to read
 COSTLY = frozenset({"prim.dot", "prim.conv", "prim.cholesky", "prim.triangular_solve", "prim.sort", "prim.cumulative", "prim.unfold",
                     "prim.fold", "prim.random_bits"})
 ROOM = 2  # the new stacks of a scan may take so many times the bytes that its steps carry, read by row and stack anyway
@@ -100,38 +99,59 @@ def describe(op: Operation, operands: Sequence[Value]) -> Any:
 
 
 def choose(earlier: ScanBase, later: ScanBase, twins: dict[Value, Value]) -> list[Value]:
-    """The values of `later` to read instead of to compute: a minimum cut, in bytes, between what is costly and what reads it. None where
-    their stacks would take too much room."""
+    """The values of `later` to read instead of to compute, from which what is costly need not be computed again: as many of the costly
+    values as there is room for, those of the fewest bytes first."""
     live = live_operations(later)
     order = [op for op in later.body.block.operations if op in live]
-    shared = {op: None for op in order if op.results and all(result in twins for result in op.results)}
-    kept = set(yielded(earlier.body)[earlier.num_carry:])
+    shared = [op for op in order if op.results and all(result in twins for result in op.results)]
+    ready = set(yielded(earlier.body)[earlier.num_carry:])
+    price: dict[Value, int] = {}
+    for value in (result for op in shared for result in op.results):
+        size = row_bytes(value.type)
+        if size is None:
+            return []
+        price[value] = 0 if twins[value] in ready else size
     kind = dependence(earlier)  # what leaves the earlier scan leaves the later one too, and is merged
+    costly = [op for op in shared if is_costly(op) and not leaves_before(twins[op.results[0]].defining_op, kind)]  # type: ignore[arg-type]
+    costly.sort(key=lambda op: sum(price[result] for result in op.results))
+    room = ROOM * traffic(earlier)
+    while costly:
+        chosen = minimum_cut(order, shared, costly, price)
+        if sum(price[value] for value in chosen) <= room:
+            return chosen
+        costly.pop()
+    return []
+
+
+def is_costly(op: Operation) -> bool:
+    """True for what costs much more to compute again than to read."""
+    return op.name in COSTLY or op.name.startswith("kernel.")
+
+
+def minimum_cut(order: Sequence[Operation], shared: Sequence[Operation], costly: Sequence[Operation],
+                price: dict[Value, int]) -> list[Value]:
+    """The cheapest values between what is costly and the ops that are not shared. The flow runs from the readers to what is costly, so
+    that of two cuts of the same price the one nearer to the readers is found."""
     network = FlowNetwork()
-    # the flow runs from the readers to what is costly, so that of two cuts of the same size the one nearer to the readers is found
-    readers, costly = network.node(), network.node()
+    source, sink = network.node(), network.node()
     nodes: dict[Value, tuple[int, int]] = {}  # on the side of the readers, on the side of the operands
-    sizes: dict[Value, int] = {}
-    for op in shared:
-        for result in op.results:
-            size = row_bytes(result.type)
-            if size is None:
-                return []
-            sizes[result] = 0 if twins[result] in kept else size
-            nodes[result] = network.node(), network.node()
-            network.edge(*nodes[result], capacity=sizes[result] + 1)
-            if op.name in COSTLY and not leaves_before(twins[result].defining_op, kind):  # type: ignore[arg-type]
-                network.edge(nodes[result][1], costly)
-            for operand in op.operands:
-                if operand in nodes:
-                    network.edge(nodes[result][1], nodes[operand][0])
+    is_shared, is_source = set(shared), set(costly)
     for op in order:
+        for result in op.results if op in is_shared else ():
+            nodes[result] = network.node(), network.node()
+            network.edge(*nodes[result], capacity=price[result] + 1)  # of two cuts of the same price the one of fewer values
+            if op in is_source:
+                network.edge(nodes[result][1], sink)
         for operand in op.operands:
-            if operand in nodes and op not in shared:
-                network.edge(readers, nodes[operand][0])
-    reached = network.saturate(readers, costly)
-    chosen = [value for value, (before, after) in nodes.items() if before in reached and after not in reached]
-    return chosen if sum(sizes[value] for value in chosen) <= ROOM * traffic(earlier) else []
+            if operand not in nodes:
+                continue
+            if op not in is_shared:
+                network.edge(source, nodes[operand][0])
+            elif op not in is_source:
+                for result in op.results:
+                    network.edge(nodes[result][1], nodes[operand][0])
+    reached = network.saturate(source, sink)
+    return [value for value, (before, after) in nodes.items() if before in reached and after not in reached]
 
 
 def live_operations(scan: ScanBase) -> set[Operation]:

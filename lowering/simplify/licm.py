@@ -24,6 +24,8 @@ FREE = frozenset({
     "hl.broadcast_to", "hl.reshape", "hl.permute_dims", "hl.expand_dims", "hl.squeeze", "hl.flatten", "hl.iota", "hl.zeros",
     "hl.ones", "hl.shape_cast", "hl.dim"})
 
+MARKS = (".barrier", ".checkpoint_begin", ".checkpoint_end")  # they say where the ops beside them stand
+
 
 @dataclass(frozen=True)
 class LicmPass(Pass):
@@ -126,7 +128,7 @@ class _Hoist:
         """True (and noted) if the op is pure and reads only what is known before the loop."""
         if not op.results or op.parent is None or op is op.parent.last:
             return False
-        if not self.invariant.issuperset(op._operands) or not self.effects.removable(op) or op.name.endswith(".barrier"):
+        if not self.invariant.issuperset(op._operands) or not self.effects.removable(op) or op.name.endswith(MARKS):
             return False
         if not self.certain and (op.regions or op.name.endswith((".shape_cast", ".call")) or has_unknown_size(op)):
             return False

@@ -89,3 +89,25 @@ def test_a_batch_of_unknown_size():
     compiled = gradopt.compile(module, "f_value_and_grad")
     for found, value in zip(compiled(*arrays), run_function(static, "f_value_and_grad", arrays), strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-9, atol=1e-12)
+
+
+def test_what_all_steps_share_is_computed_and_differentiated_once():
+    text = """func.func @f(%h: tensor<3xf64>, %w: tensor<3x3xf64>) -> tensor<f64> {
+      %r = hl.scan %h, %w {length = 6, num_carry = 1} ({
+      ^bb0(%c: tensor<3xf64>, %v: tensor<3x3xf64>):
+        %0 = hl.matmul %v, %v {transpose_b = true}
+        %1 = hl.tanh %0
+        %2 = hl.matmul %1, %c
+        %3 = hl.sin %2
+        hl.yield %3
+      })
+      %y = hl.sum %r
+      return %y : tensor<f64>
+    }"""
+    module = gradopt.parse(text)
+    gradopt.run_passes(module, "autodiff{func=f mode=value_and_grad}")
+    arrays = arguments(module, "f_value_and_grad")
+    compiled = gradopt.compile(gradopt.parse(text), "f_value_and_grad")
+    assert products_in_loops(compiled.module, "f_value_and_grad", "kernel.gemm") == [1, 1]
+    for found, value in zip(compiled(*arrays), run_function(module, "f_value_and_grad", arrays), strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-10, atol=1e-12)
