@@ -107,8 +107,11 @@ class ReturnOp(Operation):
         function = self.parent_op
         if function is None or function.name != "func.func":
             raise InvalidOperation("expects parent op 'func.func'")
-        type = function.properties.get("function_type")
-        results: Sequence[Type] = type.type.results if isinstance(type, TypeAttr) and isinstance(type.type, FunctionType) else ()
+        held = function.properties.get("function_type")
+        type = held.type if isinstance(held, TypeAttr) else None
+        if not isinstance(type, FunctionType) or tuple(argument.type for argument in function.regions[0].blocks[0].arguments) != type.inputs:
+            return  # the function's own error
+        results = type.results
         if len(results) != len(self._operands):
             name = function.properties.get("sym_name")
             label = name.value if isinstance(name, StringAttr) else ""
