@@ -109,7 +109,8 @@ class ReturnOp(Operation):
             raise InvalidOperation("expects parent op 'func.func'")
         held = function.properties.get("function_type")
         type = held.type if isinstance(held, TypeAttr) else None
-        if not isinstance(type, FunctionType) or tuple(argument.type for argument in function.regions[0].blocks[0].arguments) != type.inputs:
+        found = tuple(argument.type for argument in function.regions[0].blocks[0].arguments)
+        if not isinstance(type, FunctionType) or found != type.inputs:
             return  # the function's own error
         results = type.results
         if len(results) != len(self._operands):

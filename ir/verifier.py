@@ -182,9 +182,8 @@ def _check_blocks(op: Operation, region: Region, errors: list[Diagnostic]) -> No
         last = block.last
         if last is None:
             _error(op, "has an empty block: expect at least a terminator", errors)
-        elif not last.has_trait(TERMINATOR) and not isinstance(last, UnregisteredOp):
-            if not any(inner.has_trait(TERMINATOR) for inner in block.operations):  # else that one is reported
-                _error(last, "ends its block, but is no terminator", errors)
+        elif not isinstance(last, UnregisteredOp) and not any(inner.has_trait(TERMINATOR) for inner in block.operations):
+            _error(last, "ends its block, but is no terminator", errors)  # (one that stands too early is reported itself)
     if blocks and any(block.last is not None and blocks[0] in block.last.successors for block in blocks):
         _error(op, "entry block of region may not have predecessors", errors)
 
