@@ -318,10 +318,11 @@ def result_types_text(op: Operation) -> str:
 def pretty_types(op: Operation) -> str:
     """` : type` where all types agree, else ` : (types) -> types`; nothing where there can be none."""
     values = [*op._operands, *op.results]
-    if not values:  # an op that may have results says that it has none: they cannot be inferred
+    if not values:
         return " : () -> ()" if op.definition.results else ""
     first = values[0].type
-    if not isinstance(first, FunctionType) and all([value.type is first for value in values]):
+    told = op.results or not op.definition.results  # (an op that may have results and has none says so)
+    if told and not isinstance(first, FunctionType) and all([value.type is first for value in values]):
         return f" : {first.text}"
     types = ", ".join([operand.type.text for operand in op._operands])
     return f" : ({types}) -> {result_types_text(op)}"

@@ -1,4 +1,4 @@
-"""`--emit`: a module as MLIR text, as dot, as JSON, or as the code that it compiles to."""
+"""`--emit`: a module as MLIR text, as StableHLO, as dot, as JSON, or as the code that it compiles to."""
 
 from __future__ import annotations
 
@@ -48,6 +48,14 @@ def emit_json(module: Operation) -> str:
     return json.dumps({"operations": records}, indent=1) + "\n"
 
 
+def emit_stablehlo(module: Operation) -> str:
+    """The module in StableHLO, in MLIR's generic form."""
+    from gradopt.ir.printer import print_operation
+    from gradopt.lowering.export.stablehlo import to_stablehlo
+
+    return print_operation(to_stablehlo(module), generic=True)
+
+
 def emit_numba(module: Operation) -> str:
     """The kernels of every function of the module as the Python source that is compiled."""
     return _kernels(module, "#", lambda kernel: str(kernel.source).strip("\n") + "\n")
@@ -84,4 +92,5 @@ def _kernels(module: Operation, comment: str, text: Callable[[Any], str]) -> str
     return "".join(pieces)
 
 
-EMITTERS: dict[str, Callable[[Operation], str]] = {"dot": emit_dot, "json": emit_json, "numba": emit_numba, "asm": emit_asm}
+EMITTERS: dict[str, Callable[[Operation], str]] = {
+    "stablehlo": emit_stablehlo, "dot": emit_dot, "json": emit_json, "numba": emit_numba, "asm": emit_asm}

@@ -35,7 +35,7 @@ OPTIONS: tuple[Option, ...] = (
            "KIND", choices=("all", "only-expected"), optional=True, implied="all", group=_INPUT),
     Option("--output", "write to a file (only when all went well; the old one is never lost)", "FILE", ("-o",),
            group=_OUTPUT),
-    Option("--emit", "what to print", "FORM", choices=("mlir", "numba", "asm", "dot", "json"), default="mlir",
+    Option("--emit", "what to print", "FORM", choices=("mlir", "stablehlo", "numba", "asm", "dot", "json"), default="mlir",
            group=_OUTPUT),
     Option("--print-op-generic", "print in MLIR's generic form", aliases=("--mlir-print-op-generic",), group=_OUTPUT),
     Option("--print-debuginfo", "print locations", aliases=("--mlir-print-debuginfo",), group=_OUTPUT),

@@ -152,3 +152,17 @@ def test_parsing_from_several_threads() -> None:
     for thread in threads:
         thread.join()
     assert [found[index] for index in range(len(texts))] == [str(gradopt.parse(text)) for text in texts]
+
+
+def test_an_operation_that_may_have_results_says_that_it_has_none() -> None:
+    text = """func.func @f(%p: tensor<i1>) {
+  hl.if %p ({
+    hl.yield
+  }, {
+    hl.yield
+  }) : (tensor<i1>) -> ()
+  return
+}"""
+    printed = print_operation(parse_module(text))
+    assert "}) : (tensor<i1>) -> ()" in printed
+    assert print_operation(parse_module(printed), generic=True) == print_operation(parse_module(text), generic=True)

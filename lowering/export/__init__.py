@@ -1,0 +1,1 @@
+"""Programs for others: StableHLO text and NumPy source."""
