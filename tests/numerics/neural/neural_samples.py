@@ -271,4 +271,52 @@ def images() -> list[Sample]:
     return samples
 
 
-SAMPLES: list[Sample] = [*losses(), *norms(), *convolutions(), *pooling(), *attention(), *rotary(), *quantization(), *images()]
+def ranks() -> list[Sample]:
+    """What takes several ranks, at those that are not above."""
+    samples = []
+    for middle in (None, "", "2x", "2x1x", "2x1x2x"):
+        shape = "4" if middle is None else f"{{N}}x{middle}4"
+        x, c = f"tensor<{shape}xf64>", "tensor<4xf64>"
+        for norm in ("layer_norm", "rms_norm"):
+            samples += [op(f"hl.{norm}", "", f"{x} {c} {c}", x), op(f"bwd.{norm}_input", "", f"{x} {c} {x}", x),
+                        op(f"bwd.{norm}_gamma", "", f"{x} {x}", c)]
+        samples.append(op("bwd.rms_norm_beta", "", x, c))
+        samples.append(op("hl.cross_entropy_with_logits", "", f"{x} {x}", "tensor<f64>"))
+    for middle in ("", "2x", "2x3x", "2x3x1x"):
+        layout = "NC" + "DHW"[3 - middle.count("x"):]
+        x, four = f"tensor<{{N}}x4x{middle}f64>", "tensor<4xf64>"
+        how = f'layout = "{layout}"'
+        samples += [
+            op("hl.group_norm", f"num_groups = 2, {how}", f"{x} {four} {four}", x),
+            op("bwd.group_norm_input", f"num_groups = 2, {how}", f"{x} {four} {x}", x),
+            op("bwd.group_norm_gamma", f"num_groups = 2, {how}", f"{x} {x}", four),
+            op("bwd.group_norm_beta", f"num_groups = 2, {how}", x, four),
+            op("hl.batch_norm", f"training = true, {how}", f"{x} {four} {four} {four} {four}", f"{x} {four} {four}", {4: positive(4)}),
+            op("bwd.batch_norm_input", f"training = true, {how}", f"{x} {four} {four} {four} {x}", x, {3: positive(4)}),
+            op("bwd.batch_norm_gamma", f"training = true, {how}", f"{x} {four} {four} {x}", four, {2: positive(4)}),
+            op("bwd.batch_norm_statistics", how, f"{x} {four} {four}", x),
+        ]
+        targets = f"tensor<{{N}}x{middle}i64>"
+        places = integers(0, 4, BATCH, *(int(size) for size in middle.split("x") if size))
+        samples += [
+            op("hl.nll_loss", 'reduction = "sum"', f"{x} {targets}", "tensor<f64>", {1: places}),
+            op("bwd.nll_loss", 'reduction = "sum"', f"tensor<f64> {x} {targets}", x, {2: places}),
+            op("bwd.nll_loss_weights", 'reduction = "sum"', f"tensor<f64> {x} {targets} {four}", four, {2: places}),
+        ]
+    for shape in ("", "{N}x", "{N}x4x2x", "{N}x4x2x1x", "{N}x4x2x1x2x"):
+        x = f"tensor<{shape}f64>"
+        samples += [op("hl.dropout", "rate = 0.4", f"{x} tensor<2xui32>", x, KEY),
+                    op("hl.fake_quantize", 'bits = 4, ste = "tanh"', x, x, smooth=False),
+                    op("bwd.fake_quantize", 'bits = 4, ste = "tanh"', f"{x} {x}", x, smooth=False)]
+    for shape in ("5x4", "{N}x2x1x5x8"):
+        x, table = f"tensor<{shape}xf64>", "tensor<5x2xf64>"
+        how = "head_dim = 4, n_rot = 4"
+        samples += [op("hl.rope", how, f"{x} {table} {table}", x), op("bwd.rope", how, f"{x} {table} {table}", x),
+                    op("bwd.rope_tables", how, f"{x} {x}", f"{table} {table}")]
+    samples.append(op("bwd.rope", "head_dim = 4, n_rot = 4", "tensor<{N}x2x5x4xf64> tensor<5x2xf64> tensor<5x2xf64>", "tensor<{N}x2x5x4xf64>"))
+    samples.append(op("bwd.rope_tables", "head_dim = 4, n_rot = 4", "tensor<{N}x2x5x4xf64> tensor<{N}x2x5x4xf64>",
+                      "tensor<5x2xf64> tensor<5x2xf64>"))
+    return samples
+
+
+SAMPLES: list[Sample] = [*losses(), *norms(), *convolutions(), *pooling(), *attention(), *rotary(), *quantization(), *images(), *ranks()]

@@ -1,4 +1,4 @@
-"""Samples of the elementwise ops. Shapes of every rank take turns, so that each op meets several."""
+"""Samples of the elementwise ops. Each op meets shapes of every rank."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ PAIRS = [
     ("1x4", "Nx4"),
     ("0x4", "1x4"),
     ("2x1x2x1xN", "3x1x2x1"),
+    ("N", "2x1"),
     ("", ""),
 ]
 TRIPLES = [
@@ -31,6 +32,10 @@ TRIPLES = [
     ("", "", "1"),
     ("", "N", "2x1"),
     ("0x1", "1x4", "4"),
+    ("N", "", "N"),
+    ("2x1x4", "Nx1", "1x1x4"),
+    ("2x1xNx2", "1x2", ""),
+    ("2x1xNx1x2", "4x1", "2"),
 ]
 
 unit, above_one = between(-0.9, 0.9), between(1.2, 3.0)
@@ -105,15 +110,27 @@ PARAMETRIC: list[tuple[str, dict[str, Any], Make, Callable[[Any], Any]]] = [
     ("celu", {}, normal, lambda x: np.where(x > 0, x, np.exp(x) - 1)),
 ]
 
+
+
+def off_grid(random: Any, shape: tuple[int, ...]) -> Any:
+    """Floats whose quotient by 1 or 2 is not near a whole number."""
+    return random.integers(-9, 9, shape) + random.uniform(0.4, 0.6, shape)
+
+
+def one_or_two(random: Any, shape: tuple[int, ...]) -> Any:
+    """1.0 and 2.0."""
+    return random.integers(1, 3, shape) * 1.0
+
+
 # name -> (ranges of the operands, reference)
 BINARY: dict[str, tuple[tuple[Make, Make], Callable[[Any, Any], Any]]] = {
     "add": ((normal, normal), lambda x, y: x - -y),
     "subtract": ((normal, normal), lambda x, y: x + -y),
     "multiply": ((normal, normal), lambda x, y: ((x + y) ** 2 - (x - y) ** 2) / 4),
     "divide": ((normal, positive), lambda x, y: x * y**-1.0),
-    "floor_divide": ((between(-9, 9), positive), lambda x, y: np.floor(x / y)),
-    "mod": ((between(-9, 9), positive), lambda x, y: x - y * np.floor(x / y)),
-    "fmod": ((between(-9, 9), positive), lambda x, y: x - y * np.trunc(x / y)),
+    "floor_divide": ((off_grid, one_or_two), lambda x, y: np.floor(x / y)),
+    "mod": ((off_grid, one_or_two), lambda x, y: x - y * np.floor(x / y)),
+    "fmod": ((off_grid, one_or_two), lambda x, y: x - y * np.trunc(x / y)),
     "power": ((positive, normal), lambda x, y: np.exp(y * np.log(x))),
     "maximum": ((normal, normal), lambda x, y: np.where(x > y, x, y)),
     "minimum": ((normal, normal), lambda x, y: np.where(x > y, y, x)),
@@ -131,20 +148,15 @@ BINARY: dict[str, tuple[tuple[Make, Make], Callable[[Any, Any], Any]]] = {
 }
 
 
-def every(length: int, table: list[Any], start: int) -> list[Any]:
-    """`length` entries of a table, which goes round."""
-    return [table[(start + step) % len(table)] for step in range(length)]
-
-
 def float_samples() -> list[Sample]:
     samples = []
-    for number, (name, (data, reference)) in enumerate(UNARY.items()):
-        samples += [op(name, shape, data=data, reference=reference) for shape in every(2, SHAPES, 2 * number)]
-    for number, (name, attributes, data, reference) in enumerate(PARAMETRIC):
-        samples.append(op(name, every(1, SHAPES, number)[0], data=data, reference=reference, **attributes))
+    for name, (data, reference) in UNARY.items():
+        samples += [op(name, shape, data=data, reference=reference) for shape in SHAPES]
+    for name, attributes, data, reference in PARAMETRIC:
+        samples += [op(name, shape, data=data, reference=reference, **attributes) for shape in SHAPES]
     samples.append(op("round", "Nx4", data=between(-4, 4), smooth=False, reference=np.round, ste=True))
-    for number, (name, ((left, right), reference)) in enumerate(BINARY.items()):
-        samples += [op(name, x, y, data={0: left, 1: right}, reference=reference) for x, y in every(3, PAIRS, 3 * number)]
+    for name, ((left, right), reference) in BINARY.items():
+        samples += [op(name, x, y, data={0: left, 1: right}, reference=reference) for x, y in PAIRS]
     for x, y, z in TRIPLES:
         samples += [
             op("where", x + ":i1", y, z, reference=lambda c, x, y: np.choose(c * 1, np.broadcast_arrays(c, y, x)[1:])),

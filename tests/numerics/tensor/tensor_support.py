@@ -87,7 +87,8 @@ class Sample:
     def label(self) -> str:
         """Short text for the name of a test."""
         shown = ", ".join(f"{key}={value}" for key, value in self.attributes.items())
-        return f"{self.name.replace('hl.', '')} {' '.join(each or 'scalar' for each in self.operands)} {shown[:60]}".strip()
+        made = "" if self.results is None else " -> " + " ".join(each or "scalar" for each in self.results)
+        return f"{self.name.replace('hl.', '')} {' '.join(each or 'scalar' for each in self.operands)}{made} {shown[:60]}".strip()
 
     @property
     def is_dynamic(self) -> bool:

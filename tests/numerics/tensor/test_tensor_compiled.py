@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samples import DIFFERENTIABLE, FAMILIES, few
+from samples import DIFFERENTIABLE, FAMILIES, SAMPLES, few, one_a_rank
 from tensor_support import DYNAMIC, NAMED, STATIC, TOLERANCE, VJP, Sample, close, meaning, module_of, random_like, run, size_arrays
 
 import gradopt
@@ -19,17 +19,32 @@ def chunks(samples: list[Sample], size: int = 40) -> list[list[Sample]]:
     return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 
-def groups(element: str) -> list[Any]:
-    """A few samples of each op (of a family) that have the float type; in f64 also those that have none."""
-    found = []
-    for family, samples in FAMILIES.items():
-        chosen = few([sample for sample in samples if sample.has_float], 2 if element == "f64" else 1)
-        if element == "f64":
-            chosen += few([sample for sample in samples if not sample.has_float], 2)
-        if element in ("f16", "bf16"):  # half of the ops in each
-            chosen = [each for each in chosen if not each.name.startswith("hl.random")][element == "bf16" :: 2]
-        found += [pytest.param(group, element, id=f"{family} {number} {element}") for number, group in enumerate(chunks(chosen))]
-    return found
+def values_of(element: str) -> list[Sample]:
+    """What is compiled in a float type: in f64 and f32 each op at every rank, these by turns, and in f64 also samples without floats; half
+    of the ops in each 16-bit type."""
+    floats = [sample for sample in SAMPLES if sample.has_float]
+    if element in ("f16", "bf16"):
+        return [each for each in few(floats, 1) if not each.name.startswith("hl.random")][element == "bf16" :: 2]
+    chosen = [*few(floats, 1), *one_a_rank(floats)[element == "f64" :: 2]]
+    if element == "f64":
+        others = [sample for sample in SAMPLES if not sample.has_float]
+        chosen += [*few(others, 2), *one_a_rank(others)]
+    return list(dict.fromkeys(chosen))
+
+
+def dynamic_of(element: str) -> list[Sample]:
+    """What is compiled with sizes that the program does not know: each op at every other rank, in f64 and f32 by turns."""
+    return list(dict.fromkeys([*one_a_rank(UNKNOWN)[::4], *few(UNKNOWN, 1)])) if element == "f64" else one_a_rank(UNKNOWN)[2::4]
+
+
+UNKNOWN = [sample for sample in SAMPLES if any("N" in text for text in sample.operands)]
+GRADIENTS = {("f64", STATIC): few(DIFFERENTIABLE, 1), ("f32", DYNAMIC): few([each for each in UNKNOWN if each in DIFFERENTIABLE], 1)}
+
+
+def groups(samples: list[Sample], *rest: str, size: int = 40) -> list[Any]:
+    """Samples as chunks, with names."""
+    parts = chunks(samples, size)
+    return [pytest.param(part, *rest, id=f"{part[0].name} to {part[-1].name} {' '.join(rest)}") for part in parts]
 
 
 def compiled(module: Any, entry: str, arrays: list[Any]) -> list[Any]:
@@ -37,7 +52,9 @@ def compiled(module: Any, entry: str, arrays: list[Any]) -> list[Any]:
     return list(found) if isinstance(found, tuple) else [found]
 
 
-@pytest.mark.parametrize("group, element", [*groups("f64"), *groups("f32"), *groups("f16"), *groups("bf16")])
+@pytest.mark.parametrize(
+    "group, element", [each for element in ("f64", "f32", "f16", "bf16") for each in groups(values_of(element), element)]
+)
 def test_values(group: list[Sample], element: str) -> None:
     operands = [array for sample in group for array in meaning(sample, element)[0]]
     expected = [(sample, value) for sample in group for value in meaning(sample, element)[1]]
@@ -46,28 +63,27 @@ def test_values(group: list[Sample], element: str) -> None:
         close(one, two, f"{sample.label}, compiled in {element}", 0.0 if sample.exact else TOLERANCE[element])
 
 
-@pytest.mark.parametrize("family, variant", list(zip(FAMILIES, [DYNAMIC, NAMED] * 3)))
-def test_dynamic_sizes(family: str, variant: str) -> None:
-    """A sample of each op, with sizes that the compiled program does not know."""
-    chosen = few([sample for sample in FAMILIES[family] if sample.is_dynamic and any("N" in text for text in sample.operands)], 1)
-    for group in chunks(chosen):
-        operands = [array for sample in group for array in (*meaning(sample)[0], *size_arrays(sample, variant))]
-        expected = [(sample, value) for sample in group for value in meaning(sample)[1]]
-        found = compiled(module_of(group, variant), "f", operands)
-        for one, (sample, two) in zip(found, expected, strict=True):
-            close(one, two, f"{sample.label}, compiled, {variant}", 0.0 if sample.exact else TOLERANCE["f64"])
+@pytest.mark.parametrize("group, element, variant", [
+    *groups(dynamic_of("f64"), "f64", NAMED), *groups(dynamic_of("f32"), "f32", DYNAMIC)])  # fmt: skip
+def test_dynamic_sizes(group: list[Sample], element: str, variant: str) -> None:
+    """Sizes that the compiled program does not know."""
+    operands = [array for sample in group for array in (*meaning(sample, element)[0], *size_arrays(sample, variant))]
+    expected = [(sample, value) for sample in group for value in meaning(sample, element)[1]]
+    found = compiled(module_of(group, variant, element), "f", operands)
+    for one, (sample, two) in zip(found, expected, strict=True):
+        close(one, two, f"{sample.label}, compiled, {variant}", 0.0 if sample.exact else TOLERANCE[element])
 
 
-@pytest.mark.parametrize("number", range(len(chunks(few(DIFFERENTIABLE, 1), 25))))
-def test_gradients(number: int) -> None:
+@pytest.mark.parametrize("group, element, variant", [
+    each for (element, variant), samples in GRADIENTS.items() for each in groups(samples, element, variant, size=25)])  # fmt: skip
+def test_gradients(group: list[Sample], element: str, variant: str) -> None:
     """A sample of each op."""
-    group = chunks(few(DIFFERENTIABLE, 1), 25)[number]
-    operands = [array for sample in group for array in meaning(sample)[0]]
-    upstream = random_like([value for sample in group for value in meaning(sample)[1]], 1)
-    expected = run(module_of(group, STATIC, "f64", VJP), [*operands, *upstream], "f_vjp")
-    found = compiled(module_of(group), "f_vjp", [*operands, *upstream])
+    operands = [array for sample in group for array in (*meaning(sample, element)[0], *size_arrays(sample, variant))]
+    upstream = random_like([value for sample in group for value in meaning(sample, element)[1]], 1)
+    expected = run(module_of(group, variant, element, VJP), [*operands, *upstream], "f_vjp")
+    found = compiled(module_of(group, variant, element), "f_vjp", [*operands, *upstream])
     for index, (one, two) in enumerate(zip(found, expected, strict=True)):
-        close(one, two, f"result {index} of f_vjp of {[sample.label for sample in group]}", 1e-9)
+        close(one, two, f"result {index} of f_vjp of {[sample.label for sample in group]}", 1e-9 if element == "f64" else 5e-5)
 
 
 def test_special_values_of_elementwise_ops() -> None:
