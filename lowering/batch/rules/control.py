@@ -10,14 +10,17 @@ from gradopt.ir.attributes import StringAttr, TypeAttr
 from gradopt.ir.builder import Builder
 from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.operation import Block, Operation, Region
-from gradopt.ir.types import FunctionType
+from gradopt.ir.sizes import UNKNOWN
+from gradopt.ir.types import FunctionType, IntegerType
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.cleanup import remove_dead
-from gradopt.lowering.autodiff.helpers import expand_axes, full_like
+from gradopt.lowering.autodiff.helpers import expand_axes, full_like, full_of
+from gradopt.lowering.autodiff.state import State
 from gradopt.lowering.batch.engine import BatchContext, batch_block
 from gradopt.lowering.batch.registry import Batched, batch_rule
 from gradopt.lowering.tasks import Task
 
+GUARDED = frozenset({"prim.check", "prim.while", "prim.call", "func.call"})
 IN_PROGRESS = object()  # stands for a function whose batch is being made
 
 
@@ -134,28 +137,84 @@ def branch(context: BatchContext, op: Any, index: Batched, *operands: Batched) -
 
 
 def select_branches(context: BatchContext, op: Any, index: Value, operands: Sequence[Batched]) -> Task[list[Batched]]:
-    """Every branch for every example. A check in a branch may fail for an example that does not take it, so there must be
-    none."""
-    if not context.state.effects.removable(op):
-        inside = (inner for inner in op.walk() if inner.name == "prim.check")
-        found_check = next(inside, op)
-        raise GradoptError.at(found_check.location, f"'{found_check.name}' op {'stands' if found_check is not op else 'has a check'} in a "
-                              "branch that only some examples of a batch take", [(op.location, "this is the branch")])
+    """Every branch for every example, and the values selected."""
     b = context.builder
     found: list[Value] = []
     count = len(op.regions)
+    guarded = needs_guard(context.state, op)
     for number in range(count - 1, -1, -1):
-        target = b.block
-        values = yield batch_block(context.state, op.regions[number].block, target, operands, context.size)
-        spread = [context.spread(value) for value in values]
+        if guarded:
+            spread: Sequence[Value] = yield guarded_branch(context, op, number, takes_branch(b, op, index, number), operands)
+        else:
+            values = yield batch_block(context.state, op.regions[number].block, b.block, operands, context.size)
+            spread = [context.spread(value) for value in values]
         if number == count - 1:
-            found = spread
+            found = list(spread)
             continue
         taken = index if op.name == "prim.if" else b.prim.cmp(
             index, full_like(b, index, number), predicate="le")
         found = [b.prim.select(expand_axes(b, taken, value, range(1, tensor_type(value).rank)), value, other)
                  for value, other in zip(spread, found)]
     return [Batched(value, True) for value in found]
+
+
+def needs_guard(state: State, op: Operation) -> bool:
+    """True where a branch may fail, or not come to an end, for examples that do not take it. One walk answers for all ops inside."""
+    if ("guard", op) not in state.made:
+        inside = list(op.walk())
+        found = {inner: inner.name in GUARDED for inner in inside}
+        for inner in reversed(inside):
+            if found[inner] and inner is not op:
+                found[inner.parent_op] = True  # type: ignore[index]
+        state.made.update({("guard", inner): found[inner] for inner in inside if inner.regions})
+    answer: bool = state.made["guard", op]
+    return answer
+
+
+def takes_branch(b: Builder, op: Any, index: Value, number: int) -> Value:
+    """Which examples take branch `number`."""
+    if op.name == "prim.if":
+        return index if number == 0 else b.create("prim.not", [index]).results[0]
+    if len(op.regions) == 1:
+        return b.prim.cmp(index, index, predicate="eq")
+    predicate = "le" if number == 0 else "ge" if number == len(op.regions) - 1 else "eq"
+    return b.prim.cmp(index, full_like(b, index, number), predicate=predicate)
+
+
+def guarded_branch(context: BatchContext, op: Any, number: int, taken: Value,
+                   operands: Sequence[Batched]) -> Task[Sequence[Value]]:
+    """A branch for all examples, of which those that do not take it compute what the first one that does computes; zeros where none
+    takes it."""
+    types = [taken.type, *(operand.value.type for operand in operands)]
+    blocks = Block(types), Block(types)
+    run, skip = (BatchContext(context.state, Builder(block, location=context.builder.location), context.size, block.arguments[0])
+                 for block in blocks)
+    mask, *values = blocks[0].arguments
+    b = run.builder
+    ones = b.prim.cast(mask, result_types=[tensor_type(mask).with_element(IntegerType(32))])
+    number_of_first = b.create("prim.arg_reduce", [ones], kind="max", axis=0).results[0]
+    given = []
+    for value, operand in zip(values, operands):
+        if operand.batched:
+            first = run.spread(Batched(b.prim.gather(value, number_of_first, axis=0, mode="fast"), False))
+            value_or_first = b.prim.select(expand_axes(b, mask, value, range(1, tensor_type(value).rank)), value, first)
+            given.append(Batched(value_or_first, True))
+        else:
+            given.append(Batched(value, False))
+    found = yield batch_block(context.state, op.regions[number].block, blocks[0], given, context.size)
+    b.create("prim.yield", [run.spread(value) for value in found])
+    zeros = []
+    for result in op.results:
+        dims = tensor_type(result).dims
+        if UNKNOWN in dims:
+            raise GradoptError.at(op.location, f"'{op.name}' op has a result of type {result.type.text} and a branch that may fail for "
+                                               "examples of a batch that do not take it: give its sizes names")
+        zeros.append(full_of(skip.builder, 0, [context.size, *dims], skip.size_operand(), tensor_type(result).element))
+    skip.builder.create("prim.yield", zeros)
+    any_taken = context.builder.prim.reduce(taken, kind="or", axes=[0])
+    made = context.builder.create("prim.if", [any_taken, taken, *(operand.value for operand in operands)],
+                                  regions=[Region([block]) for block in blocks])
+    return made.results
 
 
 @batch_rule("prim.call", "func.call")

@@ -1,6 +1,5 @@
 """What a user can do wrong: one located error each."""
 
-import numpy as np
 import pytest
 from gradopt.ir.diagnostics import GradoptError
 
@@ -175,33 +174,3 @@ def test_pipelines(passes, expected):
     with pytest.raises(GradoptError) as caught:
         gradopt.run_passes(module, passes)
     assert expected in str(caught.value)
-
-
-def test_a_check_behind_a_call_in_a_branch_that_some_examples_take():
-    """Batched branches are all computed, so a check in one would fail for an example that does not take it."""
-    import gradopt
-
-    text = """func.func @f(%p: tensor<i1>, %x: tensor<f64>) -> tensor<f64> {
-  %r = prim.if %p, %x ({
-  ^bb0(%a: tensor<f64>):
-    %b = func.call @g(%a) : (tensor<f64>) -> tensor<f64>
-    prim.yield %b : (tensor<f64>) -> ()
-  }, {
-  ^bb0(%a: tensor<f64>):
-    prim.yield %a : (tensor<f64>) -> ()
-  }) : (tensor<i1>, tensor<f64>) -> tensor<f64>
-  return %r : tensor<f64>
-}
-func.func private @g(%x: tensor<f64>) -> tensor<f64> {
-  %z = prim.constant dense<0.0> : tensor<f64>
-  %c = prim.cmp %x, %z {predicate = "gt"} : (tensor<f64>, tensor<f64>) -> tensor<i1>
-  prim.check %c {message = "x must be positive"} : (tensor<i1>) -> ()
-  return %x : tensor<f64>
-}
-"""
-    with pytest.raises(GradoptError, match=r"'prim\.if' op has a check in a branch that only some examples of a batch take"):
-        gradopt.run_passes(gradopt.parse(text), "batch{func=f size=2}")
-    module = gradopt.parse(text)
-    gradopt.run_passes(module, "batch{func=f axes=-,0 size=2}")  # all take the same branch
-    found = gradopt.compile(module, "f_batch")(np.asarray(False), np.array([-1.0, 2.0]))
-    np.testing.assert_array_equal(found, [-1.0, 2.0])
