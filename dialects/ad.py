@@ -9,7 +9,8 @@ vjp, there is one for each float result.
 from __future__ import annotations
 
 from gradopt.dialects.constraints import ANY_TENSOR
-from gradopt.ir.declare import INTEGERS, PURE, SYMBOL_REFERENCE, attribute, variadic, variadic_result
+from gradopt.ir.attribute_kinds import INTEGERS, SYMBOL_REFERENCE
+from gradopt.ir.declare import PURE, attribute, variadic, variadic_result
 from gradopt.ir.dialect import Dialect, declared_operations
 from gradopt.ir.operation import Operation
 

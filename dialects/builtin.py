@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gradopt.ir.attribute_kinds import STRING
 from gradopt.ir.declare import (
     GRAPH_REGION,
     ISOLATED,
     PURE,
-    STRING,
     SYMBOL,
     SYMBOL_TABLE,
     InvalidOperation,

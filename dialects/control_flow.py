@@ -7,12 +7,10 @@ from typing import Any
 
 from gradopt.dialects.arrays import Array
 from gradopt.dialects.constraints import ANY_TENSOR, BOOL_TENSOR, INTEGER_TENSOR, SCALAR_I64, tensor_type
+from gradopt.ir.attribute_kinds import BOOLEAN, INTEGER, SYMBOL_REFERENCE
 from gradopt.ir.declare import (
-    BOOLEAN,
-    INTEGER,
     ISOLATED,
     PURE,
-    SYMBOL_REFERENCE,
     TERMINATOR,
     InvalidOperation,
     attribute,

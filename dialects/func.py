@@ -6,18 +6,14 @@ from collections.abc import Sequence
 
 from gradopt.dialects.arrays import Array
 from gradopt.dialects.control_flow import Meaning
+from gradopt.ir.attribute_kinds import ANY_ATTRIBUTE, STRING, SYMBOL_REFERENCE, TYPE, UNIT
 from gradopt.ir.attributes import ArrayAttr, Attribute, DictionaryAttr, StringAttr, TypeAttr
 from gradopt.ir.declare import (
-    ANY_ATTRIBUTE,
     ISOLATED,
     PURE,
-    STRING,
     SYMBOL,
-    SYMBOL_REFERENCE,
     SYMBOL_TABLE,
     TERMINATOR,
-    TYPE,
-    UNIT,
     InvalidOperation,
     attribute,
     region,

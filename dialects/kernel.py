@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from gradopt.dialects import kernel_library
 from gradopt.dialects.constraints import ANY_TENSOR
+from gradopt.ir.attribute_kinds import BOOLEAN, INTEGER, STRINGS, AttributeKind, enumeration
 from gradopt.ir.attributes import AffineMapAttr, ArrayAttr, Attribute, IntegerAttr, StringAttr
 from gradopt.ir.declare import (
     ANY_TYPE,
-    BOOLEAN,
-    INTEGER,
     PURE,
-    STRINGS,
     TERMINATOR,
-    AttributeKind,
     InvalidOperation,
     attribute,
-    enumeration,
     operand,
     optional_operand,
     region,

@@ -17,7 +17,16 @@ from gradopt.dialects.hl.neural.attention import mask_kind_of, repeat_heads
 from gradopt.dialects.hl.neural.common import invert, run_time_shape
 from gradopt.dialects.hl.neural.pooling import MaxPool2dOp as ForwardMaxPool
 from gradopt.dialects.hl.neural.pooling import Pooling
-from gradopt.ir.declare import INTEGERS, PURE, UNIT, InvalidOperation, attribute, operand, optional_operand, result, variadic_result
+from gradopt.ir.attribute_kinds import INTEGERS, UNIT
+from gradopt.ir.declare import (
+    PURE,
+    InvalidOperation,
+    attribute,
+    operand,
+    optional_operand,
+    result,
+    variadic_result,
+)
 from gradopt.ir.types import F32, F64, I32, UI8, Type, tensor
 
 __all__ = ["OPERATIONS", "KernelAttentionBackwardOp", "KernelAttentionOp", "KernelDetOp", "KernelInverseOp", "KernelMaxPool2dBackwardOp",

@@ -28,8 +28,9 @@ from gradopt.ir.attributes import (
 from gradopt.ir.locations import CallSiteLocation, FusedLocation, Location, LocationAttr, NameLocation, SourceLocation
 from gradopt.ir.operation import Operation
 from gradopt.ir.rare_attributes import DenseStringAttr, DistinctAttr
+from gradopt.ir.shaped_types import MemRefType
 from gradopt.ir.text import escape_string
-from gradopt.ir.types import FunctionType, MemRefType, TensorType, TupleType
+from gradopt.ir.types import FunctionType, TensorType, TupleType
 from gradopt.ir.values import BlockArgument
 
 __all__ = ["AliasTable", "attributes_with_aliases"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gradopt.ir.attribute_kinds import enumeration
 from gradopt.ir.attributes import StringAttr, SymbolRefAttr
-from gradopt.ir.declare import SYMBOL_TABLE, enumeration
+from gradopt.ir.declare import SYMBOL_TABLE
 from gradopt.ir.operation import Operation
 
 __all__ = ["VISIBILITY", "lookup_symbol", "nearest_symbol_table", "symbol_name", "symbols", "unique_symbol"]

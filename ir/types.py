@@ -9,9 +9,8 @@ from gradopt.ir.attributes import ArrayAttr, Attribute, DialectAttr, IntegerAttr
 from gradopt.ir.sizes import UNKNOWN, Size, SizeExpression, UnknownSize, parse_size, shapes_differ
 
 __all__ = ["BF16", "F16", "F32", "F64", "I1", "I8", "I16", "I32", "I64", "INDEX", "NONE", "UI8", "UI16", "UI32", "UI64",
-           "ComplexType", "DialectType", "FloatType", "FunctionType", "IndexType", "IntegerType", "MemRefType", "NoneType",
-           "RankedType", "TensorType", "TupleType", "Type", "UnrankedMemRefType", "UnrankedTensorType", "VectorType",
-           "compatible", "tensor"]
+           "ComplexType", "DialectType", "FloatType", "FunctionType", "IndexType", "IntegerType", "NoneType",
+           "RankedType", "TensorType", "TupleType", "Type", "compatible", "tensor"]
 
 
 class Type(Attribute):
@@ -286,71 +285,6 @@ def tensor(dims: Sequence[Size], element: Type) -> TensorType:
     entries = ", ".join(str(size) if isinstance(size, int) else '"_"' if isinstance(size, UnknownSize) else f'"{size}"'
                         for size in dims)
     return TensorType(shape, element, DialectAttr(f"{DIMS_PREFIX}<[{entries}]>"))
-
-
-class UnrankedTensorType(Type):
-    """`tensor<*xf32>`."""
-
-    __slots__ = ("element",)
-
-    def __init__(self, element: Type) -> None:
-        self.element = element
-        self._set(element)
-
-    def spell(self) -> str:
-        return f"tensor<*x{self.element.text}>"
-
-
-class VectorType(RankedType):
-    """`vector<4x[8]xf32>`; `scalable` marks the bracketed dimensions."""
-
-    __slots__ = ("scalable",)
-
-    def __init__(self, shape: tuple[int, ...], element: Type, scalable: tuple[bool, ...] = ()) -> None:
-        self.shape, self.element = shape, element
-        self.scalable = scalable or (False,) * len(shape)
-        self._set(shape, element, self.scalable)
-
-    def spell(self) -> str:
-        dims = "".join((f"[{size}]" if flag else str(size)) + "x" for size, flag in zip(self.shape, self.scalable))
-        return f"vector<{dims}{self.element.text}>"
-
-
-class MemRefType(RankedType):
-    """`memref<4x?xf32, layout, space>`."""
-
-    __slots__ = ("layout", "space")
-
-    def __init__(self, shape: tuple[int | None, ...], element: Type, layout: Attribute | None = None,
-                 space: Attribute | None = None) -> None:
-        self.shape, self.element, self.layout, self.space = shape, element, layout, space
-        self._set(shape, element, layout, space)
-
-    def spell(self) -> str:
-        dims = "".join(("?" if size is None else str(size)) + "x" for size in self.shape)
-        rest = "".join(f", {part_text(part)}" for part in (self.layout, self.space) if part is not None)
-        return f"memref<{dims}{self.element.text}{rest}>"
-
-
-def part_text(attribute: Attribute) -> str:
-    """A memory space or layout inside a type: an i64 prints without its type."""
-    if isinstance(attribute, IntegerAttr) and attribute.type is I64:
-        return str(attribute.value)
-    return attribute.text
-
-
-class UnrankedMemRefType(Type):
-    """`memref<*xf32, space>`."""
-
-    __slots__ = ("element", "space")
-
-    def __init__(self, element: Type, space: Attribute | None = None) -> None:
-        self.element, self.space = element, space
-        self._set(element, space)
-
-    def spell(self) -> str:
-        space = f", {part_text(self.space)}" if self.space is not None else ""
-        return f"memref<*x{self.element.text}{space}>"
 
 
 class DialectType(Type):

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from gradopt.ir.declare import ANY_TYPE, GRAPH_REGION, ISOLATED, SYMBOL_TABLE, TERMINATOR, Definition, InvalidOperation, OperandField
+from gradopt.ir.declare import (
+    ANY_TYPE,
+    GRAPH_REGION,
+    ISOLATED,
+    SYMBOL_TABLE,
+    TERMINATOR,
+    Definition,
+    InvalidOperation,
+    OperandField,
+)
 from gradopt.ir.diagnostics import Diagnostic
 from gradopt.ir.dialect import near_miss
 from gradopt.ir.dominance import Dominance

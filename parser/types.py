@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from gradopt.ir import shaped_types as S
 from gradopt.ir import types as T
 from gradopt.ir.attributes import AffineMapAttr, Attribute, DialectAttr, DictionaryAttr, IntegerAttr, StridedLayoutAttr, StringAttr
 from gradopt.ir.dialect import near_miss
@@ -172,7 +173,7 @@ class TypeReader:
         if head == "vector":
             if extras or 0 in shape:
                 raise SyntaxFault("vector types must have positive constant sizes and nothing else", start)
-            return T.VectorType(tuple(size for size in shape if size is not None), element, tuple(scalable))
+            return S.VectorType(tuple(size for size in shape if size is not None), element, tuple(scalable))
         if head == "tensor":
             if len(extras) > 1:
                 raise SyntaxFault("a tensor type has one encoding at most", start)
@@ -194,14 +195,14 @@ class TypeReader:
         if isinstance(layout, StridedLayoutAttr) and len(layout.strides) != len(shape):
             count = len(layout.strides)
             raise SyntaxFault(f"expected the number of strides to match the rank, found {count} strides for rank {len(shape)}", start)
-        return T.MemRefType(shape, element, layout, _memory_space(rest, start))
+        return S.MemRefType(shape, element, layout, _memory_space(rest, start))
 
     def _unranked(self, head: str, element: Type, extras: list[Attribute], start: int, element_start: int) -> Type:
         _check_element(head, element, element_start)
         if head == "tensor" and not extras:
-            return T.UnrankedTensorType(element)
+            return S.UnrankedTensorType(element)
         if head == "memref" and len(extras) <= 1:
-            return T.UnrankedMemRefType(element, _memory_space(extras, start))
+            return S.UnrankedMemRefType(element, _memory_space(extras, start))
         raise SyntaxFault("a vector has a rank" if head == "vector" else f"an unranked {head} takes no such parameters", start)
 
 
@@ -209,10 +210,10 @@ def _check_element(head: str, element: Type, offset: int) -> None:
     if head == "vector":
         fits = element.is_float or element.is_integer
     elif head == "memref":
-        fits = not isinstance(element, (T.TensorType, T.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType))
+        fits = not isinstance(element, (T.TensorType, S.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType))
     else:
-        fits = not isinstance(element, (T.TensorType, T.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType, T.MemRefType,
-                                        T.UnrankedMemRefType))
+        fits = not isinstance(element, (T.TensorType, S.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType, S.MemRefType,
+                                        S.UnrankedMemRefType))
     if not fits:
         raise SyntaxFault(f"invalid {head} element type '{element.text}'", offset)
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from gradopt.ir.declare import AttributeField, OperandField, OptionalOperandField, ResultField, VariadicField, VariadicResultField
+from gradopt.ir.declare import (
+    AttributeField,
+    OperandField,
+    OptionalOperandField,
+    ResultField,
+    VariadicField,
+    VariadicResultField,
+)
 from gradopt.ir.dialect import Dialect
 from gradopt.ir.operation import Operation
 from gradopt.lowering.passes import Pass

@@ -8,13 +8,10 @@ from typing import Any
 from gradopt.dialects.arrays import Array
 from gradopt.dialects.constraints import ANY_TENSOR, is_float_tensor, tensor_type
 from gradopt.dialects.control_flow import Meaning, check_types, region_arguments, types_of, yielded
+from gradopt.ir.attribute_kinds import BOOLEAN, INTEGER, INTEGERS, UNIT
 from gradopt.ir.declare import (
-    BOOLEAN,
-    INTEGER,
-    INTEGERS,
     ISOLATED,
     PURE,
-    UNIT,
     InvalidOperation,
     attribute,
     region,

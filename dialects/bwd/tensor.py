@@ -21,20 +21,8 @@ from gradopt.dialects.hl.axis import running
 from gradopt.dialects.hl.neural.common import masked_product, run_time_shape
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.dialects.prim.indexing import MODE, gather_type, resolve_indices, scatter_arrays, scatter_rows
-from gradopt.ir.declare import (
-    BOOLEAN,
-    FLOAT,
-    INTEGER,
-    INTEGERS,
-    PURE,
-    UNIT,
-    InvalidOperation,
-    attribute,
-    enumeration,
-    operand,
-    result,
-    variadic,
-)
+from gradopt.ir.attribute_kinds import BOOLEAN, FLOAT, INTEGER, INTEGERS, UNIT, enumeration
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, product
 from gradopt.ir.types import Type, tensor

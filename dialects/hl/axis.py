@@ -5,7 +5,8 @@ from __future__ import annotations
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, NUMBER_TENSOR, check_axis, tensor_type
 from gradopt.dialects.prim.reduction import stable_order
-from gradopt.ir.declare import BOOLEAN, INTEGER, PURE, InvalidOperation, attribute, operand, result
+from gradopt.ir.attribute_kinds import BOOLEAN, INTEGER
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import product
 from gradopt.ir.types import I64, Type, tensor

@@ -10,11 +10,9 @@ from gradopt.dialects.control_flow import ForBase, IfBase, ScanBase, SwitchBase,
 from gradopt.dialects.prim.data import CheckOp as PrimCheckOp
 from gradopt.dialects.prim.data import IdentityOp
 from gradopt.dialects.prim.shape import concat_type
+from gradopt.ir.attribute_kinds import INTEGER, STRING, STRINGS
 from gradopt.ir.declare import (
-    INTEGER,
     PURE,
-    STRING,
-    STRINGS,
     InvalidOperation,
     attribute,
     operand,

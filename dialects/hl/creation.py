@@ -11,7 +11,16 @@ from gradopt.dialects.prim.data import DimOp as PrimDimOp
 from gradopt.dialects.prim.data import ShapeCastOp as PrimShapeCastOp
 from gradopt.dialects.prim.elementwise import BitcastOp as PrimBitcastOp
 from gradopt.dialects.prim.elementwise import CastOp as PrimCastOp
-from gradopt.ir.declare import CONSTANT, ELEMENTS, INTEGER, PURE, InvalidOperation, attribute, operand, result, variadic
+from gradopt.ir.attribute_kinds import ELEMENTS, INTEGER
+from gradopt.ir.declare import (
+    CONSTANT,
+    PURE,
+    InvalidOperation,
+    attribute,
+    operand,
+    result,
+    variadic,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, shapes_differ
 from gradopt.ir.types import F16, FloatType, IntegerType, Type, tensor

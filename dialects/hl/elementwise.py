@@ -23,17 +23,15 @@ from gradopt.dialects.constraints import (
 )
 from gradopt.dialects.hl import meanings as m
 from gradopt.dialects.prim import elementwise as prim
+from gradopt.ir.attribute_kinds import BOOLEAN, FLOAT, enumeration
 from gradopt.ir.declare import (
-    BOOLEAN,
     COMMUTATIVE,
     ELEMENTWISE,
-    FLOAT,
     PURE,
     AttributeField,
     Constraint,
     InvalidOperation,
     attribute,
-    enumeration,
     operand,
     result,
 )

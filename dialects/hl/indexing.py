@@ -17,7 +17,8 @@ from gradopt.dialects.constraints import (
 from gradopt.dialects.prim.indexing import KIND, MODE, check_mode, gather_arrays, gather_type, resolve_indices, scatter_rows
 from gradopt.dialects.prim.indexing import GatherNdOp as PrimGatherNdOp
 from gradopt.dialects.prim.indexing import ScatterNdOp as PrimScatterNdOp
-from gradopt.ir.declare import INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result, variadic
+from gradopt.ir.attribute_kinds import INTEGER, INTEGERS
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size
 from gradopt.ir.types import TensorType, Type, tensor

@@ -19,7 +19,8 @@ from gradopt.dialects.prim.linear import CholeskyOp as PrimCholeskyOp
 from gradopt.dialects.prim.linear import DotOp as PrimDotOp
 from gradopt.dialects.prim.linear import TriangularSolveOp as PrimTriangularSolveOp
 from gradopt.dialects.prim.linear import check_square
-from gradopt.ir.declare import BOOLEAN, PURE, STRING, InvalidOperation, attribute, operand, result, variadic
+from gradopt.ir.attribute_kinds import BOOLEAN, STRING
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, product, provably_different
 from gradopt.ir.types import Type, tensor

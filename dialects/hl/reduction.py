@@ -22,7 +22,8 @@ from gradopt.dialects.constraints import (
     tensor_type,
 )
 from gradopt.dialects.prim.reduction import identity_of
-from gradopt.ir.declare import BOOLEAN, FLOAT, INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result
+from gradopt.ir.attribute_kinds import BOOLEAN, FLOAT, INTEGER, INTEGERS
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, product
 from gradopt.ir.types import I64, TensorType, Type, tensor

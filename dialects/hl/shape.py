@@ -19,7 +19,16 @@ from gradopt.dialects.hl.neural.common import run_time_shape
 from gradopt.dialects.prim.data import check_sizes
 from gradopt.dialects.prim.shape import ReshapeOp as PrimReshapeOp
 from gradopt.dialects.prim.shape import concat_type, same_elements
-from gradopt.ir.declare import INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result, variadic, variadic_result
+from gradopt.ir.attribute_kinds import INTEGER, INTEGERS
+from gradopt.ir.declare import (
+    PURE,
+    InvalidOperation,
+    attribute,
+    operand,
+    result,
+    variadic,
+    variadic_result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, floordiv, multiply, product, provably_different, shapes_differ
 from gradopt.ir.types import TensorType, Type, tensor

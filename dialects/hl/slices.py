@@ -7,7 +7,8 @@ from gradopt.dialects.constraints import ANY_TENSOR, check_dims, check_length, s
 from gradopt.dialects.prim.shape import END
 from gradopt.dialects.prim.shape import DynamicSliceOp as PrimDynamicSliceOp
 from gradopt.dialects.prim.shape import DynamicUpdateSliceOp as PrimDynamicUpdateSliceOp
-from gradopt.ir.declare import FLOAT, INTEGERS, PURE, InvalidOperation, attribute, enumeration, operand, result
+from gradopt.ir.attribute_kinds import FLOAT, INTEGERS, enumeration
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, add, ceildiv, subtract
 from gradopt.ir.types import FloatType, IntegerType, TensorType, Type, tensor

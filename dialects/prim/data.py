@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from gradopt.dialects.arrays import Array, numpy_dtype, to_array
 from gradopt.dialects.constraints import ANY_TENSOR, BOOL_TENSOR, SCALAR_I64, Constraint, check_axis, tensor_type
 from gradopt.dialects.prim.elementwise import check_same_shape_as_operand
+from gradopt.ir.attribute_kinds import ELEMENTS, INTEGER, STRING
 from gradopt.ir.declare import (
     CONSTANT,
-    ELEMENTS,
-    INTEGER,
     PURE,
-    STRING,
     InvalidOperation,
     attribute,
     operand,

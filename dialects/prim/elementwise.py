@@ -19,7 +19,17 @@ from gradopt.dialects.constraints import (
     shape_text,
     tensor_type,
 )
-from gradopt.ir.declare import COMMUTATIVE, ELEMENTWISE, PURE, Constraint, InvalidOperation, attribute, enumeration, operand, result
+from gradopt.ir.attribute_kinds import enumeration
+from gradopt.ir.declare import (
+    COMMUTATIVE,
+    ELEMENTWISE,
+    PURE,
+    Constraint,
+    InvalidOperation,
+    attribute,
+    operand,
+    result,
+)
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import BF16, F16, I1, FloatType, IntegerType, TensorType, Type, tensor
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, INTEGER_TENSOR, check_axis, check_dims, same_element, tensor_type
-from gradopt.ir.declare import INTEGER, PURE, InvalidOperation, attribute, enumeration, operand, result
+from gradopt.ir.attribute_kinds import INTEGER, enumeration
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size
 from gradopt.ir.types import FloatType, TensorType, Type, tensor

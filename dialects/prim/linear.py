@@ -18,7 +18,8 @@ from gradopt.dialects.constraints import (
     tensor_type,
 )
 from gradopt.dialects.prim.data import check_sizes
-from gradopt.ir.declare import BOOLEAN, INTEGER, INTEGERS, PAIRS, PURE, InvalidOperation, attribute, operand, result, variadic
+from gradopt.ir.attribute_kinds import BOOLEAN, INTEGER, INTEGERS, PAIRS
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, add, floordiv, multiply, product, provably_different, subtract
 from gradopt.ir.types import TensorType, Type, tensor

@@ -6,14 +6,11 @@ from typing import Any
 
 from gradopt.dialects.arrays import Array, accumulation_dtype, sum_dtype
 from gradopt.dialects.constraints import ANY_TENSOR, check_axes, check_axis, same_shape, tensor_type
+from gradopt.ir.attribute_kinds import BOOLEAN, INTEGER, INTEGERS, enumeration
 from gradopt.ir.declare import (
-    BOOLEAN,
-    INTEGER,
-    INTEGERS,
     PURE,
     InvalidOperation,
     attribute,
-    enumeration,
     operand,
     result,
     variadic,

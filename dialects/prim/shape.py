@@ -18,7 +18,8 @@ from gradopt.dialects.constraints import (
     tensor_type,
 )
 from gradopt.dialects.prim.data import check_sizes
-from gradopt.ir.declare import INTEGER, INTEGERS, PURE, InvalidOperation, attribute, operand, result, variadic
+from gradopt.ir.attribute_kinds import INTEGER, INTEGERS
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import UNKNOWN, Size, add, ceildiv, multiply, product, provably_different, shapes_differ, subtract
 from gradopt.ir.types import Type, tensor

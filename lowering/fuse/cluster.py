@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gradopt.ir.operation import Operation
-from gradopt.ir.sizes import UNKNOWN, Size, product
+from gradopt.ir.sizes import Size
 from gradopt.ir.values import Value
 from gradopt.lowering.fuse.expression import Apply, Graph, IndexValue, Load, Node
 from gradopt.lowering.fuse.index import index_names
@@ -191,8 +191,3 @@ def spread_index(sizes: tuple[Size, ...] | list[Size], names: list[Size]) -> lis
     """An index for `sizes` from the variables of its squeezed domain: 0 where the size is 1."""
     following = iter(names)
     return [0 if size == 1 else next(following) for size in sizes]
-
-
-def element_total(sizes: tuple[Size, ...]) -> Size:
-    """How many points a domain has."""
-    return product(sizes) if UNKNOWN not in sizes else UNKNOWN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gradopt.ir.sizes import Size, multiply, named_size, subtract
+from gradopt.ir.sizes import Size, multiply, subtract
 from gradopt.lowering.fuse.index import index_names, split_linear, substitute
 
 __all__ = ["collapse"]
@@ -42,8 +42,3 @@ def _walks_as_one(index: Size, outer: str, inner: str, inner_size: Size) -> bool
     if split is None:
         return False
     return subtract(split[0][outer], multiply(split[0][inner], inner_size)) == 0
-
-
-def loop_variable(name: str) -> Size:
-    """The variable as an index."""
-    return named_size(name)

@@ -13,7 +13,7 @@ from gradopt.ir.attributes import Attribute
 from gradopt.ir.locations import UNKNOWN_LOCATION, AnyLocation
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, named_size
-from gradopt.ir.types import F32, I1, I64, Type
+from gradopt.ir.types import I1, I64, Type
 from gradopt.ir.values import Value
 from gradopt.lowering.fuse.index import index_names
 
@@ -176,8 +176,3 @@ class Graph:
         if left is None or right is None or left is right:
             return left if right is None else right
         return self.prim("and", left, right)
-
-
-def computation_type(element: Type) -> Type:
-    """The type in which arithmetic on an element type is done: f32 for the 16-bit floats."""
-    return F32 if element.is_float and element.width == 16 else element  # type: ignore[attr-defined]

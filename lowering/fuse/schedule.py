@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradopt.ir.sizes import Size, ceildiv, multiply, named_size, product
-from gradopt.lowering.fuse.cluster import Cluster, Root, variables
+from gradopt.ir.sizes import Size, ceildiv, multiply, product
+from gradopt.lowering.fuse.cluster import Cluster, variables
 from gradopt.lowering.fuse.collapse import collapse
 from gradopt.lowering.fuse.expression import Apply, Graph, IndexValue, Load, Node
 from gradopt.lowering.fuse.index import index_names, split_linear, substitute
@@ -163,8 +163,3 @@ def chunk_count(schedule: Schedule) -> Size:
     if isinstance(rows, int) and isinstance(schedule.grain, int):
         return -(-rows // schedule.grain)
     return ceildiv(rows, schedule.grain)
-
-
-def loop_indices(roots: Sequence[Root]) -> list[Size]:
-    """The loop variables of a domain as indices."""
-    return [named_size(name) for name in variables(len(roots[0].domain))] if roots else []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradopt.ir.attributes import DenseElementsAttr
-from gradopt.ir.sizes import Size, SizeExpression, add, multiply, subtract
+from gradopt.ir.sizes import Size, add, multiply, subtract
 from gradopt.ir.types import I64, TensorType
 from gradopt.lowering.fuse.expression import Node
 from gradopt.lowering.fuse.index import bounds, divide, modulo, reshape_index
@@ -244,9 +244,3 @@ def unfold(op: Any, index: Indices, reader: Reader) -> Node:
         place.append(at)
     found = reader.read(op.x, [row[0], column[0], *place], guard)
     return found if guard is None else graph.select(guard, found, graph.literal(0, _type(op.x).element))
-
-
-def is_plain(index: Size) -> bool:
-    """True if an index is a sum of names and numbers without division."""
-    return not isinstance(index, SizeExpression) or all(
-        isinstance(atom, str) for monomial, _ in index.terms for atom in monomial)

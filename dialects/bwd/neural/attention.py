@@ -13,10 +13,9 @@ from gradopt.dialects.hl.neural.attention import (
     weighted_sum,
 )
 from gradopt.dialects.hl.neural.common import masked_product
+from gradopt.ir.attribute_kinds import INTEGERS, UNIT
 from gradopt.ir.declare import (
-    INTEGERS,
     PURE,
-    UNIT,
     InvalidOperation,
     attribute,
     operand,

@@ -20,7 +20,8 @@ from gradopt.dialects.hl.neural.convolution import (
     window_fields,
 )
 from gradopt.dialects.prim.data import check_sizes
-from gradopt.ir.declare import PURE, UNIT, InvalidOperation, attribute, operand, result, variadic
+from gradopt.ir.attribute_kinds import UNIT
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.types import TensorType
 
 

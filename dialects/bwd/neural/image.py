@@ -7,7 +7,8 @@ from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, t
 from gradopt.dialects.hl.neural.common import invert, masked_product, run_time_shape
 from gradopt.dialects.hl.neural.image import Shuffle, WarpAttributes
 from gradopt.dialects.prim.data import check_sizes
-from gradopt.ir.declare import PURE, UNIT, InvalidOperation, attribute, operand, result, variadic
+from gradopt.ir.attribute_kinds import UNIT
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.sizes import floordiv, mod, multiply, provably_different
 from gradopt.ir.types import Type, tensor
 

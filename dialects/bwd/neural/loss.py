@@ -6,7 +6,8 @@ from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, INTEGER_TENSOR, check_dims, same_element, tensor_type
 from gradopt.dialects.hl.neural.common import masked_product
 from gradopt.dialects.hl.neural.loss import REDUCTION, check_cross_entropy, check_labels, check_nll, class_axis, nll_terms
-from gradopt.ir.declare import INTEGER, PURE, UNIT, attribute, operand, optional_operand, result
+from gradopt.ir.attribute_kinds import INTEGER, UNIT
+from gradopt.ir.declare import PURE, attribute, operand, optional_operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import Type, tensor
 

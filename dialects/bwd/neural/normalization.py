@@ -22,19 +22,8 @@ from gradopt.dialects.hl.neural.normalization import (
     spread,
     ungrouped,
 )
-from gradopt.ir.declare import (
-    BOOLEAN,
-    FLOAT,
-    INTEGER,
-    PURE,
-    STRING,
-    UNIT,
-    InvalidOperation,
-    attribute,
-    operand,
-    optional_operand,
-    result,
-)
+from gradopt.ir.attribute_kinds import BOOLEAN, FLOAT, INTEGER, STRING, UNIT
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, optional_operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import Type, tensor
 

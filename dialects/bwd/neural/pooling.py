@@ -7,7 +7,8 @@ from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, c
 from gradopt.dialects.hl.neural.common import invert, run_time_shape
 from gradopt.dialects.hl.neural.pooling import Pooling
 from gradopt.dialects.prim.data import check_sizes
-from gradopt.ir.declare import PURE, UNIT, InvalidOperation, attribute, operand, result, variadic
+from gradopt.ir.attribute_kinds import UNIT
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.types import Type
 
 

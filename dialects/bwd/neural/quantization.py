@@ -7,7 +7,8 @@ from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_dims, s
 from gradopt.dialects.hl.meanings import tanh_slope
 from gradopt.dialects.hl.neural.common import masked_product
 from gradopt.dialects.hl.neural.quantization import Quantizer
-from gradopt.ir.declare import PURE, UNIT, attribute, operand, optional_operand, result
+from gradopt.ir.attribute_kinds import UNIT
+from gradopt.ir.declare import PURE, attribute, operand, optional_operand, result
 from gradopt.ir.types import Type
 
 

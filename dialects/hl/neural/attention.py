@@ -10,18 +10,8 @@ from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_dims, merge_size, same_element, shape_text, tensor_type
 from gradopt.dialects.hl.meanings import tanh_slope
 from gradopt.dialects.hl.neural.common import check_positive
-from gradopt.ir.declare import (
-    BOOLEAN,
-    FLOAT,
-    INTEGER,
-    PURE,
-    InvalidOperation,
-    attribute,
-    enumeration,
-    operand,
-    optional_operand,
-    result,
-)
+from gradopt.ir.attribute_kinds import BOOLEAN, FLOAT, INTEGER, enumeration
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, optional_operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, floordiv, mod, provably_different, provably_equal
 from gradopt.ir.types import I1, TensorType, Type

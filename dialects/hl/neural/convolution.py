@@ -11,7 +11,8 @@ from gradopt.dialects.arrays import Array, numpy_dtype, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_length, same_element, shape_text, tensor_type
 from gradopt.dialects.hl.neural.common import check_layout, check_positive, invert, layout_axes, permuted
 from gradopt.dialects.prim.linear import dilated, window_size
-from gradopt.ir.declare import INTEGER, INTEGERS, PAIRS, PURE, STRING, InvalidOperation, attribute, operand, result
+from gradopt.ir.attribute_kinds import INTEGER, INTEGERS, PAIRS, STRING
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, add, multiply, provably_different, subtract
 from gradopt.ir.types import FloatType, TensorType, Type, tensor

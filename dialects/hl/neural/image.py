@@ -9,7 +9,8 @@ from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, SCALAR_I64, check_dims, shape_text, tensor_type
 from gradopt.dialects.hl.neural.common import check_positive, invert, layout_axes, permuted, run_time_shape
 from gradopt.dialects.prim.data import check_sizes
-from gradopt.ir.declare import FLOAT, INTEGER, PURE, InvalidOperation, attribute, enumeration, operand, result, variadic
+from gradopt.ir.attribute_kinds import FLOAT, INTEGER, enumeration
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result, variadic
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import floordiv, mod, multiply, provably_different
 from gradopt.ir.types import TensorType, Type, tensor

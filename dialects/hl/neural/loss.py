@@ -14,7 +14,8 @@ from gradopt.dialects.constraints import (
     shape_text,
     tensor_type,
 )
-from gradopt.ir.declare import INTEGER, PURE, InvalidOperation, attribute, enumeration, operand, optional_operand, result
+from gradopt.ir.attribute_kinds import INTEGER, enumeration
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, optional_operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size
 from gradopt.ir.types import TensorType, Type, tensor

@@ -5,18 +5,8 @@ from __future__ import annotations
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_axis, check_dims, same_element, tensor_type
 from gradopt.dialects.hl.neural.common import check_positive
-from gradopt.ir.declare import (
-    BOOLEAN,
-    FLOAT,
-    INTEGER,
-    PURE,
-    STRING,
-    InvalidOperation,
-    attribute,
-    operand,
-    optional_operand,
-    result,
-)
+from gradopt.ir.attribute_kinds import BOOLEAN, FLOAT, INTEGER, STRING
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, optional_operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size
 from gradopt.ir.types import Type

@@ -9,7 +9,8 @@ from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_length,
 from gradopt.dialects.hl.neural.common import check_layout, check_positive, invert, layout_axes, permuted
 from gradopt.dialects.hl.neural.convolution import check_fit, check_padding
 from gradopt.dialects.prim.linear import dilated, window_size
-from gradopt.ir.declare import BOOLEAN, INTEGERS, PAIRS, PURE, STRING, InvalidOperation, attribute, operand, result
+from gradopt.ir.attribute_kinds import BOOLEAN, INTEGERS, PAIRS, STRING
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import UNKNOWN, Size, add, ceildiv, subtract
 from gradopt.ir.types import TensorType, Type, tensor

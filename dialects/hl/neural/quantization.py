@@ -5,7 +5,8 @@ from __future__ import annotations
 from gradopt.dialects.arrays import Array, widen
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, check_axis, check_dims, same_element, tensor_type
 from gradopt.dialects.prim.data import KEY, threefry2x32
-from gradopt.ir.declare import FLOAT, INTEGER, PURE, InvalidOperation, attribute, enumeration, operand, optional_operand, result
+from gradopt.ir.attribute_kinds import FLOAT, INTEGER, enumeration
+from gradopt.ir.declare import PURE, InvalidOperation, attribute, operand, optional_operand, result
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import Type
 from gradopt.ir.values import Value
