@@ -1,4 +1,4 @@
-"""Gaussian elimination with partial pivoting, for a stack of matrices, as a `prim.scan` over the columns.
+"""Gaussian elimination with pivoting, for a stack of matrices, as a `prim.scan` over the columns.
 
 The loop is differentiable at any order: the choice of a pivot is a matter of integers. A pivot of 0 (a singular matrix) is
 divided by in `eliminate`, so that its result is infinite or NaN, and by 1 in `pivot_product`, whose result is 0 all the same.
@@ -15,7 +15,18 @@ from gradopt.ir.diagnostics import GradoptError
 from gradopt.ir.types import I64
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.loops import build_scan
-from gradopt.lowering.building import expand_axes, expand_like, full_like, iota_like, reduce_sum, scalar, zeros_like
+from gradopt.lowering.building import (
+    Extent,
+    expand_axes,
+    expand_like,
+    extents_of,
+    full_like,
+    iota_like,
+    reduce_sum,
+    reshape_to,
+    scalar,
+    zeros_like,
+)
 
 Carries = tuple[Sequence[Value], Sequence[Value]]
 
@@ -59,7 +70,6 @@ class _Step:
         size = b.prim.select(b.prim.cmp(counter, here, predicate="lt"), full_like(b, self.column, -1), b.prim.abs(self.column))
         best = b.prim.arg_reduce(size, kind="max", axis=rank - 2)
         chosen = b.prim.cmp(counter, expand_axes(b, best, self.column, [rank - 2]), predicate="eq")
-        self.swapped = b.prim.not_(b.prim.cmp(best, expand_like(b, index, best), predicate="eq"))
         top, other = _row(b, matrix, chosen), _row(b, matrix, self.at)
         self.row = top
         self.matrix = _put_row(b, _put_row(b, matrix, chosen, other), self.at, top)
@@ -105,10 +115,24 @@ def eliminate(b: Builder, a: Value, right: Value) -> Value:
     return b.prim.slice(joined, begin=[*[0] * (rank - 1), order], end=[END] * rank, strides=[1] * rank)
 
 
-def pivot_product(b: Builder, a: Value) -> Value:
-    """The determinant over the last two axes: the product of the pivots, with the sign of the row swaps.
+def _exchange(b: Builder, matrix: Value, one: Value, other: Value) -> Value:
+    """The matrix with the rows of two numbers [batch…] exchanged."""
+    counter = iota_like(b, reduce_sum(b, matrix, [tensor_type(matrix).rank - 1]), tensor_type(matrix).rank - 2)
+    first, second = (b.prim.cmp(counter, expand_axes(b, index, counter, [tensor_type(counter).rank - 1]), predicate="eq")
+                     for index in (one, other))
+    return _put_row(b, _put_row(b, matrix, second, _row(b, matrix, first)), first, _row(b, matrix, second))
 
-    Raises GradoptError where the number of rows is not static."""
+
+def _transposed(b: Builder, matrix: Value) -> Value:
+    rank = tensor_type(matrix).rank
+    return b.prim.permute(matrix, axes=[*range(rank - 2), rank - 1, rank - 2])
+
+
+def pivot_product(b: Builder, a: Value) -> Value:
+    """The determinant over the last two axes: the product of the pivots, with the sign of the swaps of rows and columns.
+
+    Each pivot is the largest element that is left, so that one of 0 comes only when nothing else is: then its factor is the
+    whole of the derivative (the adjugate's), also for a singular matrix. Raises GradoptError where the number of rows is not static."""
     order, rank = _order(b, a), tensor_type(a).rank
     one = full_like(b, b.prim.reduce(a, kind="sum", axes=[rank - 2, rank - 1]), 1)
     if not order:
@@ -116,11 +140,32 @@ def pivot_product(b: Builder, a: Value) -> Value:
 
     def body(inner: Builder, carry: Sequence[Value], _: Sequence[Value], __: Sequence[Value]) -> Carries:
         matrix, index, product = carry
-        step = _Step(inner, matrix, index)
-        zero = inner.prim.cmp(step.pivot, zeros_like(inner, step.pivot), predicate="eq")
-        divisor = inner.prim.select(zero, full_like(inner, step.pivot, 1), step.pivot)
-        below = inner.prim.cmp(iota_like(inner, step.below, rank - 2), expand_like(inner, index, step.below), predicate="gt")
-        signed = inner.prim.select(step.swapped, inner.prim.neg(step.pivot), step.pivot)
-        return [step.clear(inner, divisor, below), inner.prim.add(index, scalar(inner, 1, I64)), inner.prim.mul(product, signed)], []
+        rows, columns = (iota_like(inner, matrix, axis) for axis in (rank - 2, rank - 1))
+        here = expand_like(inner, index, matrix)
+        done = inner.prim.or_(inner.prim.cmp(rows, here, predicate="lt"), inner.prim.cmp(columns, here, predicate="lt"))
+        size = inner.prim.select(done, full_like(inner, matrix, -1), inner.prim.abs(matrix))
+        flat = reshape_to(inner, size, [*extents_of(inner, size)[:-2], Extent(inner, order * order)])
+        best = inner.prim.arg_reduce(flat, kind="max", axis=rank - 2)
+        width, at = full_like(inner, best, order), expand_like(inner, index, best)
+        row, column = inner.prim.div(best, width), inner.prim.rem(best, width)
+        matrix = _exchange(inner, matrix, at, row)
+        matrix = _transposed(inner, _exchange(inner, _transposed(inner, matrix), at, column))
+        swapped = inner.prim.xor(inner.prim.cmp(row, at, predicate="ne"), inner.prim.cmp(column, at, predicate="ne"))
+
+        zeros = zeros_like(inner, matrix)
+        left = reduce_sum(inner, inner.prim.select(inner.prim.cmp(columns, here, predicate="eq"), matrix, zeros), [rank - 1])
+        top = reduce_sum(inner, inner.prim.select(inner.prim.cmp(rows, here, predicate="eq"), matrix, zeros), [rank - 2])
+        counter = iota_like(inner, left, rank - 2)
+        place = expand_like(inner, index, left)
+        corner = inner.prim.select(inner.prim.cmp(counter, place, predicate="eq"), left, zeros_like(inner, left))
+        pivot = reduce_sum(inner, corner, [rank - 2])
+        zero = inner.prim.cmp(pivot, zeros_like(inner, pivot), predicate="eq")
+        divisor = inner.prim.select(zero, full_like(inner, pivot, 1), pivot)
+        below = inner.prim.cmp(counter, place, predicate="gt")
+        factor = inner.prim.div(left, expand_axes(inner, divisor, left, [rank - 2]))
+        spread = inner.prim.mul(expand_axes(inner, factor, matrix, [rank - 1]), expand_axes(inner, top, matrix, [rank - 2]))
+        changed = inner.prim.select(expand_axes(inner, below, matrix, [rank - 1]), inner.prim.sub(matrix, spread), matrix)
+        signed = inner.prim.select(swapped, inner.prim.neg(pivot), pivot)
+        return [changed, inner.prim.add(index, scalar(inner, 1, I64)), inner.prim.mul(product, signed)], []
 
     return build_scan(b, order, [a, scalar(b, 0, I64), one], [], [], body).results[2]

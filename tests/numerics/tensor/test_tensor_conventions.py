@@ -318,3 +318,27 @@ def test_products_are_right_to_second_order_with_several_zeros(name: str) -> Non
         for column, direction in enumerate(np.eye(5)):
             product = run(module, [x, weights, direction], "f_hvp")[-1]
             np.testing.assert_allclose(product, expected[:, column], rtol=1e-13, atol=1e-14, err_msg=passes)
+
+
+SINGULAR = [
+    [[0, 1], [0, 2]],
+    [[0, 0], [3, 2]],
+    [[1, 2], [2, 4]],
+    [[0, 1, 2], [0, 3, 4], [0, 5, 7]],
+    [[1, 2, 3], [2, 4, 6], [1, 1, 1]],
+    [[0, 0, 0], [1, 2, 3], [4, 5, 7]],
+    [[1, 2, 3], [4, 5, 6], [7, 8, 9]],
+    [[0, 0, 0], [0, 0, 0], [0, 0, 1]],
+    [[0, 2, 0, 1], [0, 1, 3, 0], [0, 0, 1, 4], [0, 5, 0, 2]],
+]
+
+
+@pytest.mark.parametrize("matrix", SINGULAR, ids=str)
+def test_the_derivative_of_det_is_the_cofactors_of_singular_matrices_too(matrix: list[list[float]]) -> None:
+    """Whichever column gives the pivot of 0."""
+    a = np.array(matrix, float)
+    places = range(len(a))
+    cofactors = [[(-1) ** (i + j) * np.linalg.det(np.delete(np.delete(a, i, 0), j, 1)) for j in places] for i in places]
+    sample = op("det", f"{len(a)}x{len(a)}", data={0: given(a)})
+    for passes, (found,) in zip(ROUTES, slopes(sample), strict=True):
+        np.testing.assert_allclose(found, cofactors, rtol=1e-12, atol=1e-12, err_msg=passes)
