@@ -21,9 +21,10 @@ from gradopt.ir.values import Value
 __all__ = ["Piece", "Printer", "print_operation"]
 
 
-def print_operation(op: Operation, *, generic: bool = False, debug_info: bool = False) -> str:
-    """The text of an operation and all inside it, with a newline at the end. `debug_info` adds locations."""
-    printer = Printer(generic=generic, debug_info=debug_info)
+def print_operation(op: Operation, *, generic: bool = False, debug_info: bool = False, local_scope: bool = False) -> str:
+    """The text of an operation and all inside it, with a newline at the end. `debug_info` adds locations; `local_scope` writes
+    everything in place, without aliases."""
+    printer = Printer(generic=generic, debug_info=debug_info, local_scope=local_scope)
     printer.print(op)
     return "".join(printer.out)
 
@@ -31,8 +32,8 @@ def print_operation(op: Operation, *, generic: bool = False, debug_info: bool = 
 class Printer:
     """Writes operations into `out`, a list of pieces."""
 
-    def __init__(self, *, generic: bool = False, debug_info: bool = False) -> None:
-        self.generic, self.debug_info = generic, debug_info
+    def __init__(self, *, generic: bool = False, debug_info: bool = False, local_scope: bool = False) -> None:
+        self.generic, self.debug_info, self.local_scope = generic, debug_info, local_scope
         self.out: list[str] = []
         self.names: dict[Value, str] = {}
         self.blocks: dict[Block, str] = {}
@@ -49,7 +50,10 @@ class Printer:
         self.names, self.blocks = self.name_all(root)
         if self.debug_info or (self.generic and attributes_with_aliases()):
             self.aliases = AliasTable(root, self.debug_info, self.generic)
-            self.out.append(self.aliases.definitions(deferred=False))
+            if self.local_scope:
+                self.aliases.names.clear()
+            else:
+                self.out.append(self.aliases.definitions(deferred=False))
         from gradopt.ir.custom_forms import CUSTOM
 
         self.custom = CUSTOM
@@ -64,7 +68,7 @@ class Printer:
             else:
                 op, indent = item
                 self._operations(op, indent, root)
-        if self.aliases is not None:
+        if self.aliases is not None and not self.local_scope:
             self.out.append(self.aliases.definitions(deferred=True))
         self.out.append(metadata_text(root))
 

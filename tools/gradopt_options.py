@@ -48,7 +48,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--print-skip-regions", "print {...} for each region", aliases=("--mlir-print-skip-regions",), group=_OUTPUT),
     Option("--use-nameloc-as-prefix", "name values after their loc(\"name\")", aliases=("--mlir-use-nameloc-as-prefix",),
            group=_OUTPUT),
-    Option("--print-local-scope", "print locations and attributes in place, without aliases (which is what is always done)",
+    Option("--print-local-scope", "print locations and attributes in place, without aliases",
            aliases=("--mlir-print-local-scope",), group=_OUTPUT),
     Option("--print-op-on-diagnostic", "add the operation in generic form to errors about it",
            aliases=("--mlir-print-op-on-diagnostic",), group=_OUTPUT),

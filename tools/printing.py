@@ -23,7 +23,7 @@ def print_with(options: Mapping[str, Any], op: Operation) -> str:
     """The text of an operation under the options."""
     generic, debug_info = options["print_op_generic"], options["print_debuginfo"]
     if not any(options[name] for name in SPECIAL):
-        return print_operation(op, generic=generic, debug_info=debug_info)
+        return print_operation(op, generic=generic, debug_info=debug_info, local_scope=options["print_local_scope"])
     printer = OptionPrinter(options, generic=generic, debug_info=debug_info)
     printer.print(op)
     return printer.text()
@@ -33,7 +33,7 @@ class OptionPrinter(Printer):
     """The printer with what the special options add."""
 
     def __init__(self, options: Mapping[str, Any], *, generic: bool, debug_info: bool) -> None:
-        super().__init__(generic=generic, debug_info=debug_info)
+        super().__init__(generic=generic, debug_info=debug_info, local_scope=options["print_local_scope"])
         self.users, self.skip_regions, self.by_location = (options[name] for name in SPECIAL)
         self.noted: list[Operation] = []
         self.current: Operation | None = None
