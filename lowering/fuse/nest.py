@@ -46,13 +46,14 @@ class Slots:
 
 class NestWriter:
     """Builds the nest of one cluster. `storage` maps stored values to the values that hold them in the new block; `written` lists what
-    this nest writes."""
+    this nest writes; the cluster's product is computed in the memory of `shared` (one of them), if that is given."""
 
     def __init__(self, graph: Graph, cluster: Cluster, schedule: Schedule, written: Sequence[Value],
-                 accumulated: dict[Root, Value], storage: Callable[[Value], Value], location: AnyLocation) -> None:
+                 accumulated: dict[Root, Value], storage: Callable[[Value], Value], location: AnyLocation,
+                 shared: Value | None = None) -> None:
         self.graph, self.cluster, self.schedule = graph, cluster, schedule
         self.storage, self.location = storage, location
-        self.written, self.accumulated = list(written), accumulated
+        self.written, self.accumulated, self.shared = list(written), accumulated, shared
         self.made = {root.value: root for root in cluster.roots}
         self.inner_names = schedule.inner_names
         self.loop_names = frozenset(name for name, _ in (*schedule.outer, *schedule.inner))
@@ -77,6 +78,8 @@ class NestWriter:
         count = len(slots.inputs)
         self.buffers: dict[Value, Value] = dict(zip(slots.inputs, self.block.arguments))
         self.targets: dict[Value, Value] = dict(zip(outputs, self.block.arguments[count:]))
+        if self.cluster.gemm is not None and self.shared is not None:
+            self.targets[self.cluster.gemm.value] = self.targets[self.shared]
         self.scratch_arguments: list[Value] = []
         self.scratch_sizes: list[Size] = []
         self.variables: dict[str, Value] = {}

@@ -17,6 +17,7 @@ from gradopt.lowering.codegen.long_sums import partial_element
 from gradopt.lowering.fuse.cluster import Cluster, Clustering, Root, collect_loads, spread_index, squeezed, variables
 from gradopt.lowering.fuse.expression import Graph, Node
 from gradopt.lowering.fuse.fill import fill_elements, needs_no_memory
+from gradopt.lowering.fuse.in_place import in_place
 from gradopt.lowering.fuse.index import linearize, substitute
 from gradopt.lowering.fuse.isolate import isolate_preserved
 from gradopt.lowering.fuse.nest import NestWriter, place_of
@@ -37,6 +38,7 @@ from gradopt.lowering.runnable import check_operation, only_block
 __all__ = ["fuse_block"]
 
 FEW_ROWS = 32  # a reduction over fewer leading rows, or
+ONE_CHUNK = 512  # a reduction of everything that is no longer than this is a loop of one kernel
 MOST_UNROLLED = 9  # a reduction of so few elements is one expression
 MOST_UNROLLED_WEIGHT = 120
 WIDE_ROW = 1 << 14  # over rows wider than this, walks down the columns instead of keeping partial rows
@@ -206,12 +208,18 @@ class BlockFuser:
         kept = [axis for axis in wide if axis not in axes]
         if not reduced:
             self._add_map_of_reduction(op)
-        elif not kept:
+        elif not kept and not self._is_short(sizes):
             self._add_accumulation(op, combine, "all", None)
-        elif reduced == wide[: len(reduced)] and self._accumulates_well(sizes, reduced, kept):
+        elif kept and reduced == wide[: len(reduced)] and self._accumulates_well(sizes, reduced, kept):
             self._add_accumulation(op, combine, "columns", len(reduced))
         else:
             self._add_row_reduction(op, combine, axes)
+
+    @staticmethod
+    def _is_short(sizes: Sequence[Size]) -> bool:
+        """True for so few elements that they are one chunk whatever they cost: their sum needs no partial results."""
+        count = product(list(sizes))
+        return isinstance(count, int) and count <= ONE_CHUNK
 
     @staticmethod
     def _accumulates_well(sizes: Sequence[Size], reduced: list[int], kept: list[int]) -> bool:
@@ -361,6 +369,8 @@ class BlockFuser:
 
     def _rewrite(self) -> None:
         readers = self._readers()
+        whole = [*(extern.op for extern in self.externs), self.operations[-1]]
+        self.outside = {storage_base(operand) for op in whole for operand in op.operands}  # what is read outside nests
         items: list[Cluster | Extern] = sorted([*self.clustering.clusters, *self.externs], key=lambda item: item.order)
         self.target = Block()
         self.builder = Builder(self.target)
@@ -411,11 +421,20 @@ class BlockFuser:
             row = self.partial_dims[partial][1:]
             partial.type = tensor([number, *row], partial.type.element)  # type: ignore[attr-defined]
         location = fuse_all([place_of(root) for root in cluster.roots], "fuse")
-        writer = NestWriter(self.graph, cluster, schedule, written, accumulated, self.storage, location)
+        shared = in_place(cluster, written) if cluster.gemm is not None and self._is_local(cluster, readers) else None
+        if shared is not None:
+            written = [value for value in written if value is not cluster.gemm.value]  # type: ignore[union-attr]
+        writer = NestWriter(self.graph, cluster, schedule, written, accumulated, self.storage, location, shared)
         op, outputs = writer.write(self.builder)
         for old, new in zip(outputs, op.results):
             new.name = old.name
             self.new[old] = new
+
+    def _is_local(self, cluster: Cluster, readers: dict[Value, set[int]]) -> bool:
+        """True if nothing but the nest of its product reads what the product gives."""
+        assert cluster.gemm is not None
+        value = cluster.gemm.value
+        return value not in self.outside and not readers.get(value, set()) - {cluster.order}
 
     def _write_extern(self, op: Operation) -> None:
         operands = [self._fill(operand) if needs_no_memory(op, position) else self.storage(operand)

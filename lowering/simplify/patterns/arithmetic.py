@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import I1, FloatType, IntegerType, Type
+from gradopt.ir.values import Value
 from gradopt.lowering.simplify.patterns import Outcome, match, pattern
 from gradopt.lowering.simplify.patterns.match import defined_by, element_of, is_integer, uniform
 
@@ -254,3 +255,33 @@ def negated_equality(op: Operation, b: Builder) -> Outcome:
 def check_holds(op: Operation, b: Builder) -> Outcome:
     """A check of a constant that is true."""
     return () if uniform(op._operands[0]) else None
+
+
+@pattern("prim.select")
+def sign_of_rectified(op: Operation, b: Builder) -> Outcome:
+    """select(x <= 0, a, b) -> select(y <= 0, a, b) where y = select(x <= 0, 0, x) comes before: x <= 0 says what y <= 0 says (NaN and
+    -0.0 too), and nothing need keep x for the adjoint."""
+    test = op._operands[0]
+    compare = rectifier_test(test)
+    if compare is None or rectified(op) is not None:
+        return None
+    for user in compare._operands[0].users:
+        if user.name == "prim.select" and user.parent is op.parent and user.is_before(op) and rectified(user) is compare._operands[0]:
+            less = b.create("prim.cmp", [user.results[0], compare._operands[1]], [test.type], predicate="le").results[0]
+            return b.create("prim.select", [less, *op._operands[1:]], [op.results[0].type]).results[0]
+    return None
+
+
+def rectifier_test(value: Value) -> Operation | None:
+    """The comparison x <= 0 that gives the value."""
+    compare = defined_by(value, "prim.cmp")
+    if compare is None or compare.predicate != "le" or uniform(compare._operands[1]) != 0:  # type: ignore[attr-defined]
+        return None
+    return compare
+
+
+def rectified(op: Operation) -> Value | None:
+    """The x of y = select(x <= 0, 0, x)."""
+    compare = rectifier_test(op._operands[0])
+    x = op._operands[2]
+    return x if compare is not None and compare._operands[0] is x and uniform(op._operands[1]) == 0 else None
