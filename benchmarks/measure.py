@@ -41,6 +41,7 @@ class Row:
     warm_process: float = 0.0
     jax_first: float | None = None
     temporaries: int = 0
+    scratch: int = 0
     jax_temporaries: int | None = None
 
     @property
@@ -169,13 +170,14 @@ def measure(name: str, seconds: float, rest: float, compile_seconds: float, say:
     function = our_function(name, workload)
     steps: dict[str, Step] = {"gradopt": lambda: function(*workload.arguments)}
     row.temporaries = function.executable.temporary_bytes(*workload.arguments)
+    row.scratch = function.executable.scratch_bytes(*workload.arguments)
     if importlib.util.find_spec("jax"):
         say("JAX")
-        row.jax_temporaries = jax_temporaries(workload)
         steps["jax"] = jax_step(workload)
         start = time.perf_counter()
         value, gradients = steps["jax"]()
         row.jax_first = time.perf_counter() - start
+        row.jax_temporaries = jax_temporaries(workload)
         row.difference = largest_difference(steps["gradopt"](), [np.asarray(part) for part in (value, *gradients)])
     else:
         row.missing["jax"] = "not installed"

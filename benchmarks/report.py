@@ -29,6 +29,7 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("JAX first call s", lambda row: _number(row.jax_first, ".2f")),
     ("process warm s", lambda row: f"{row.warm_process:.2f}"),
     ("temporaries MB", lambda row: f"{row.temporaries / 1e6:.2f}"),
+    ("scratch MB", lambda row: f"{row.scratch / 1e6:.2f}"),
     ("JAX temporaries MB", lambda row: _number(None if row.jax_temporaries is None else row.jax_temporaries / 1e6, ".2f")),
 )
 

@@ -154,12 +154,12 @@ class Executable:
         return results[0] if len(results) == 1 and self.program.single else tuple(results)
 
     def peak_bytes(self, *arguments: Any) -> int:
-        """Planned memory of one call beyond its arguments and constants: results and temporaries.
+        """Planned memory of one call beyond its arguments and constants: results, temporaries and scratch.
 
         A program with dynamic sizes needs the arguments of the call.
         """
         value = self._size_of(arguments)
-        total = self.temporary_bytes(*arguments)
+        total = self.temporary_bytes(*arguments) + self.scratch_bytes(*arguments)
         for index in self.program.results:
             result = self.program.buffers[index]
             assert isinstance(result, Result)
@@ -170,10 +170,13 @@ class Executable:
         return total
 
     def temporary_bytes(self, *arguments: Any) -> int:
-        """What of `peak_bytes` is no result: the arena, and the scratch of every thread that computes."""
-        value = self._size_of(arguments)
+        """What of `peak_bytes` holds values between kernels beside the results: the arena."""
+        return self._size_of(arguments)(self.program.arena_bytes)
+
+    def scratch_bytes(self, *arguments: Any) -> int:
+        """What of `peak_bytes` kernels use within themselves: the scratch of every thread that computes."""
         threads = pool.num_threads() if self._uses_pool else 1
-        return value(self.program.arena_bytes) + threads * value(self.program.scratch_bytes)
+        return threads * self._size_of(arguments)(self.program.scratch_bytes)
 
     def _size_of(self, arguments: Sequence[Any]) -> Callable[[SizeLike], int]:
         """Sizes as a call with these arguments would find them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ from gradopt.ir.attributes import IntegerAttr
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import I64, literal
 from gradopt.ir.values import Value
-from gradopt.lowering.native.program import Argument, Constant, Program, Result, SizeRef, Temporary
+from gradopt.lowering.native.program import Argument, Constant, Point, Program, Result, SizeRef, Temporary
 from gradopt.lowering.passes import Pass, PassContext
 
 __all__ = ["PlanPass", "annotate"]
@@ -20,7 +21,7 @@ class PlanPass(Pass):
     """Writes down the memory of a function of kernels: which buffer holds each result, and how large the arena of temporaries is.
 
     Temporaries that live at different times share memory. `plan.memory` has an entry for each result of an op: the number of a function
-    result, or the offset of a temporary in the arena (`?` where the size is known only at run time).
+    result, the offset of a temporary in the arena (`?` where the size is known only at run time), or in a result that is written after it.
 
     Needs: functions that `fuse` has made. Guarantees: attributes only; the operations stay as they are.
 
@@ -84,8 +85,12 @@ def annotate(function: Operation, index: dict[Value, int], program: Program) -> 
 
 
 def describe(program: Program, place: int) -> str:
-    """`arena 128`, `result 0`, `argument 1`, `constant`."""
+    """`arena 128`, `result 0`, `result 0 at 128`, `argument 1`, `constant`."""
     buffer = program.buffers[place]
+    hosts = {each.window: each for each in itertools.takewhile(lambda each: isinstance(each, Point), program.instructions)
+             if isinstance(each, Point)}
+    if place in hosts:
+        return f"result {program.results.index(hosts[place].base)} at {hosts[place].offset}"
     if isinstance(buffer, Temporary):
         return "arena ?" if isinstance(buffer.offset, SizeRef) else f"arena {buffer.offset}"
     if isinstance(buffer, Result):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gradopt.dialects.kernel import NestOp
@@ -17,12 +18,14 @@ from gradopt.lowering.codegen.library import LIBRARY, Launch
 from gradopt.lowering.codegen.nest import nest_source
 from gradopt.lowering.fuse.roots import ALIASES, storage_base
 from gradopt.lowering.naming import SIZE_CHECKS
+from gradopt.lowering.native.elements import ELEMENTS
 from gradopt.lowering.native.program import (
     Argument,
     Buffer,
     Constant,
     Instruction,
     KernelSource,
+    Point,
     Program,
     Result,
     Run,
@@ -32,7 +35,7 @@ from gradopt.lowering.native.program import (
 )
 from gradopt.lowering.plan.checks import RuntimeCheck, check
 from gradopt.lowering.plan.control import CONTROL
-from gradopt.lowering.plan.memory import Interval, assign_offsets
+from gradopt.lowering.plan.memory import Host, Interval, assign_offsets, host_intervals
 from gradopt.lowering.plan.size_table import SizeTable
 from gradopt.lowering.runnable import check_elements, only_block
 from gradopt.lowering.tasks import Task, run_task
@@ -63,6 +66,7 @@ class ProgramMaker:
         self.current = function
         self.scratch = 0
         self.checks: list[RuntimeCheck] = []  # by number
+        self.touched: dict[int, int] = {}  # result -> the first instruction that touches it
         self.exchanged: list[tuple[int, int]] = []  # temporaries whose memory a loop exchanges
 
     def make(self) -> Program:
@@ -129,9 +133,10 @@ class ProgramMaker:
 
     def touch(self, buffer: int) -> None:
         """A buffer is used by the instruction that comes next."""
-        entry = self.temporaries.get(buffer)
+        entry, now = self.temporaries.get(buffer), len(self.instructions)
+        if isinstance(self.buffers[buffer], Result):
+            self.touched.setdefault(buffer, now)
         if entry is not None:
-            now = len(self.instructions)
             self.temporaries[buffer] = (entry[0], min(entry[1], now), max(entry[2], now))
 
     def _join_exchanged(self) -> None:
@@ -150,7 +155,8 @@ class ProgramMaker:
 
     def _place_temporaries(self) -> SizeLike:
         self._join_exchanged()
-        static = [(buffer, entry) for buffer, entry in self.temporaries.items() if isinstance(entry[0], int)]
+        hosted = self._place_in_results()
+        static = [(buffer, entry) for buffer, entry in self.temporaries.items() if isinstance(entry[0], int) and buffer not in hosted]
         offsets, total = assign_offsets([Interval(entry[0], entry[1], entry[2]) for _, entry in static])  # type: ignore[arg-type]
         for (buffer, entry), offset in zip(static, offsets):
             self._set_temporary(buffer, entry[0], offset)
@@ -162,6 +168,26 @@ class ProgramMaker:
                 padded = self.sizes.combine("mul", self.sizes.combine("ceildiv", nbytes, 64), 64)
                 arena = self.sizes.combine("add", arena, padded)
         return arena
+
+    def _place_in_results(self) -> set[int]:
+        """Points temporaries into results that are written after them; gives those temporaries."""
+        fixed = {buffer for pair in self.exchanged for buffer in pair}
+        guests = [(buffer, Interval(nbytes, first, last)) for buffer, (nbytes, first, last) in self.temporaries.items()
+                  if isinstance(nbytes, int) and buffer not in fixed and last >= 0]
+        hosts = [(buffer, Host(nbytes, first)) for buffer, first in self.touched.items()
+                 if (nbytes := self._result_bytes(buffer)) is not None]
+        found = host_intervals([interval for _, interval in guests], [host for _, host in hosts])
+        points = [Point(guests[index][0], hosts[number][0], offset) for index, (number, offset) in found.items()]
+        self.instructions[:0] = points
+        self.origins[:0] = [self.function] * len(points)
+        return {point.window for point in points}
+
+    def _result_bytes(self, buffer: int) -> int | None:
+        """The bytes of a result of static shape."""
+        result = self.buffers[buffer]
+        assert isinstance(result, Result)
+        sizes = [size for size in result.shape if isinstance(size, int)]
+        return math.prod(sizes) * ELEMENTS[result.element].itemsize if len(sizes) == len(result.shape) else None
 
     def _set_temporary(self, buffer: int, nbytes: SizeLike | Size, offset: SizeLike) -> None:
         old = self.buffers[buffer]
@@ -187,6 +213,8 @@ class ProgramMaker:
         for buffer, (nbytes, first, used) in self.temporaries.items():
             if first < begin <= used:
                 self.temporaries[buffer] = (nbytes, first, max(used, last))
+        for buffer, first in self.touched.items():  # a later step follows an earlier one's writes
+            self.touched[buffer] = min(first, begin)
 
     def check(self, op: Operation, message: str, shows_value: bool = False, position: str = "") -> int:
         """The number of a run-time check, for `report`."""

@@ -187,6 +187,40 @@ def test_a_product_that_only_its_nest_reads_has_no_memory_of_its_own(
     np.testing.assert_allclose(function(x, w), expected(x @ w), rtol=1e-4, atol=1e-5)
 
 
+# --- memory
+
+
+def test_temporaries_lie_in_results_that_come_later() -> None:
+    """The first product's result is dead when the last product is written: it takes no memory of its own."""
+    x = "tensor<64x64xf32>"
+    function = compiled(f"%x: {x}", "\n".join(f"  %{to} = hl.matmul %{of}, %x : {x}" for of, to in ("xa", "ab", "br")), x)
+    assert function.executable.temporary_bytes() == 64 * 64 * 4  # of two temporaries that live at once one lies in the result
+    generator = np.random.default_rng(0)
+    array = generator.standard_normal((64, 64)).astype(np.float32) / 8
+    np.testing.assert_allclose(function(array), np.linalg.matrix_power(array.astype(np.float64), 4), rtol=1e-3, atol=1e-4)
+
+
+def test_results_of_a_loop_hold_nothing_while_it_runs() -> None:
+    """A step's temporaries live again in the next step, when rows of the stacked result are there; what was read before the loop may
+    lie in the result until then."""
+    x, xs = "tensor<64x64xf32>", "tensor<5x64x64xf32>"
+    function = compiled(f"%x: {x}, %xs: {xs}", f"""  %a = hl.matmul %x, %x : {x}
+  %b = hl.matmul %a, %x : {x}
+  %c, %r = hl.scan %b, %xs {{length = 5, num_carry = 1, num_xs = 1}} ({{
+  ^bb0(%h: {x}, %t: {x}):
+    %p = hl.matmul %h, %t : {x}
+    %q = hl.matmul %p, %t : {x}
+    hl.yield %q, %p : {x}, {x}
+  }}) : ({x}, {xs}) -> ({x}, {xs})""", xs)
+    generator = np.random.default_rng(0)
+    array, rows = ((generator.standard_normal(shape) / 8).astype(np.float32) for shape in ((64, 64), (5, 64, 64)))
+    carry, expected = array @ array @ array, []
+    for row in rows:
+        expected.append(carry @ row)
+        carry = expected[-1] @ row
+    np.testing.assert_allclose(function(array, rows), np.stack(expected), rtol=1e-3, atol=1e-4)
+
+
 # --- library kernels
 
 
@@ -197,7 +231,7 @@ def test_a_convolution_is_never_unfolded() -> None:
                         f"  %q = hl.square %y : {y}\n  %r = hl.sum %q : ({y}) -> tensor<f32>", "tensor<f32>", "f_value_and_grad", ["x", "w"])
     unfolded = 8 * 32 * 32 * 16 * 9 * 4
     result = 8 * 32 * 32 * 32 * 4
-    assert function.executable.temporary_bytes() < unfolded and 2 * result < unfolded
+    assert function.executable.temporary_bytes() + function.executable.scratch_bytes() < unfolded and 2 * result < unfolded
 
 
 def test_attention_keeps_no_scores() -> None:
