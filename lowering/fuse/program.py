@@ -215,11 +215,12 @@ class BlockFuser:
         else:
             self._add_row_reduction(op, combine, axes)
 
-    @staticmethod
-    def _is_short(sizes: Sequence[Size]) -> bool:
-        """True for so few elements that they are one chunk whatever they cost: their sum needs no partial results."""
+    def _is_short(self, sizes: Sequence[Size]) -> bool:
+        """True for so few elements that they are one chunk whatever they cost, so that their sum needs no partial results; not where it
+        may join a nest whose rows come one by one (those of a product, or of other reductions)."""
         count = product(list(sizes))
-        return isinstance(count, int) and count <= ONE_CHUNK
+        rows = (cluster.split for cluster in self.clustering._by_domain.get(squeezed(tuple(sizes)), ()) if cluster.is_open)
+        return isinstance(count, int) and count <= ONE_CHUNK and not any(rows)
 
     @staticmethod
     def _accumulates_well(sizes: Sequence[Size], reduced: list[int], kept: list[int]) -> bool:
@@ -257,7 +258,7 @@ class BlockFuser:
         own = [index[axis] for axis in range(len(sizes)) if axis not in axes]
         position = linearize(own, self.dims(op.results[0]))
         count = product([sizes[axis] for axis in reduced])
-        if isinstance(count, int) and 0 < count <= MOST_UNROLLED:
+        if kept and isinstance(count, int) and 0 < count <= MOST_UNROLLED:
             unrolled = self._unrolled(op, combine, kept, reduced, names)
             if unrolled is not None:
                 self._add(Root(op.results[0], "map", domain[: len(kept)], None, unrolled, position=position))

@@ -58,11 +58,11 @@ def function(arguments: str, body: str, result: str) -> str:
      Cost(2048 * (12 + 4 + 1), 16384, 512, True)),
     # integers are no floating-point operations
     ("%x: tensor<64xi32>", "  %r = prim.add %x, %x : tensor<64xi32>", "tensor<64xi32>", Cost(0, 256, 256)),
-    # a product reads both sides once; its bias is added to each element
+    # a product reads both sides once; its bias is added to each element, in its own memory
     ("%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %b: tensor<16xf32>",
      "  %p = hl.matmul %x, %w : (tensor<64x32xf32>, tensor<32x16xf32>) -> tensor<64x16xf32>\n"
      "  %r = hl.add %p, %b : (tensor<64x16xf32>, tensor<16xf32>) -> tensor<64x16xf32>", "tensor<64x16xf32>",
-     Cost(2 * 64 * 32 * 16 + 64 * 16, 4 * (64 * 32 + 32 * 16 + 16), 4 * 2 * 64 * 16)),
+     Cost(2 * 64 * 32 * 16 + 64 * 16, 4 * (64 * 32 + 32 * 16 + 16), 4 * 64 * 16)),
     # a slice reads what it takes, a gather at most the rows that it picks
     ("%x: tensor<64x32xf32>", "  %r = prim.slice %x {begin = [8, 0], end = [12, 32], strides = [1, 1]} : (tensor<64x32xf32>) -> tensor<4x32xf32>",
      "tensor<4x32xf32>", Cost(0, 512, 512)),
