@@ -104,14 +104,14 @@ def test_fake_quantize(sample: Sample) -> None:
     x, found = operands[0], run(module, operands)[0]
     head = sample.text.split(" : ")[0]
     largest = 2 ** (int(head.split("bits = ")[1].split(",")[0]) - 1) - 1
-    for row, column in np.ndindex(x.shape):
+    for place in np.ndindex(x.shape):
         if len(argument_types(module)) == 2:
-            step = float(operands[1]) if operands[1].ndim == 0 else operands[1][column]
+            step = float(operands[1]) if operands[1].ndim == 0 else operands[1][place[-1]]
         else:
-            values = x[:, column] if "axis = 1" in head else x
+            values = x[:, place[1]] if "axis = 1" in head else x
             step = float(np.abs(values).max()) / largest
-        level = min(max(round(x[row, column] / step), -largest), largest)  # Python rounds halves to even, too
-        assert found[row, column] == pytest.approx(level * step, rel=1e-12)
+        level = min(max(round(x[place] / step), -largest), largest)  # Python rounds halves to even, too
+        assert found[place] == pytest.approx(level * step, rel=1e-12)
 
 
 def threefry(key: tuple[int, int], low: int, high: int) -> tuple[int, int]:
