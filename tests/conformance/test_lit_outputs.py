@@ -15,7 +15,7 @@ MARKER = "// -----"
 PATHS = sorted(path for path in LIT.rglob("*") if path.suffix in (".ir", ".mlir", ".test"))
 # options under which something else than IR is printed, and options that only change how IR is spelt (or where it goes)
 NO_IR = ("help", "version", "list_passes", "help_pass", "show_dialects", "help_op", "completion", "verify_diagnostics", "view_op_graph")
-SPELLING = ("--print-value-users", "--print-skip-regions", "--use-nameloc-as-prefix", "--print-hex-larger", "--output", "-o",
+SPELLING = ("--print-value-users", "--print-skip-regions", "--print-local-scope", "--use-nameloc-as-prefix", "--print-hex-larger", "--output", "-o",
             "--output-split-marker")
 
 
