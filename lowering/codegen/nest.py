@@ -22,11 +22,18 @@ from gradopt.lowering.codegen.scalars import ACCUMULATE, identity_text, literal_
 __all__ = ["nest_source", "scratch_bytes"]
 
 SCRATCH_ALIGNMENT = 64
+SHORT_LOOP = 64  # turns: LLVM unrolls such a loop before its vectoriser sees it, unless it is told not to
+FEWEST_VECTORS = 8  # elements that are worth a vector; loops of no multiple of it are vectorised from twice as many
 
 
 def _row_bytes(size: Size, element_bytes: int) -> int:
     assert isinstance(size, int)
     return -(-size * element_bytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+
+
+def _is_short(size: Size) -> bool:
+    """True for a loop that is better vectorised than unrolled."""
+    return isinstance(size, int) and FEWEST_VECTORS <= size <= SHORT_LOOP and (size % FEWEST_VECTORS == 0 or size > 2 * FEWEST_VECTORS)
 
 
 class NestSource:
@@ -74,6 +81,8 @@ class NestSource:
         self._prologue()
         stages = [inner for inner in self.block.operations if isinstance(inner, (MapOp, ReduceOp))]
         loops = [inner for inner in self.block.operations if not isinstance(inner, (GemmOp, YieldOp))]
+        if any(_is_short(stage.inner[-1]) for stage in stages):
+            self.line("keep_loops()")
         for inner in self.block.operations:
             if isinstance(inner, GemmOp):
                 write_gemm(self, inner)

@@ -33,6 +33,7 @@ from gradopt.lowering.fuse.products import (
 from gradopt.lowering.fuse.reading import Reader
 from gradopt.lowering.fuse.roots import ALIASES, StoredValues, is_inline, is_large_constant, storage_base
 from gradopt.lowering.fuse.schedule import chunk_count, make_schedule
+from gradopt.lowering.fuse.vector_products import make_sum
 from gradopt.lowering.runnable import check_operation, only_block
 
 __all__ = ["fuse_block"]
@@ -62,10 +63,13 @@ def fuse_block(block: Block) -> None:
 
 
 def prepare(block: Block) -> None:
-    """What is returned gets memory of its own, and products of 16-bit floats become products in f32."""
+    """What is returned gets memory of its own, products with vectors become sums, those of 16-bit floats
+    products in f32."""
     for op in list(block.operations):
         if op.name == "prim.dot":
-            make_readable(_widen_dot(op), type_dims)
+            dot = _widen_dot(op)
+            if not make_sum(dot, type_dims):
+                make_readable(dot, type_dims)
     terminator = block.last
     assert terminator is not None
     taken: set[Value] = set()

@@ -100,7 +100,8 @@ class StoredValues:
             steps = 1 + sum(count.get(operand, 0) for operand in inner)
             result = op.results[0]
             is_shared = op.has_trait(ELEMENTWISE) and total > HEAVY and _reader_count(result) > 1
-            if result not in self.hard and (steps > MOST_INLINE_OPS or is_shared):
+            is_repeated = op.has_trait(ELEMENTWISE) and total > HEAVY and _is_repeated(result)
+            if result not in self.hard and (steps > MOST_INLINE_OPS or is_shared or is_repeated):
                 self.soft.add(result)
             stored = result in self
             weight[result], count[result] = (1, 0) if stored else (total, steps)
@@ -117,3 +118,20 @@ def _reader_count(value: Value) -> int:
             else:
                 found += 1
     return found
+
+
+def _is_repeated(value: Value) -> bool:
+    """True if a value is read, through views, along new axes before one of its own: a loop would compute it again at each turn."""
+    pending = [value]
+    while pending:
+        for user in pending.pop().users:
+            if user.name not in VIEWS or len(user.operands) != 1:
+                continue
+            if user.name == "prim.expand":
+                sizes = user.results[0].type.dims  # type: ignore[attr-defined]
+                new = set(user.axes)  # type: ignore[attr-defined]
+                own = [axis for axis, size in enumerate(sizes) if axis not in new and size != 1]
+                if own and any(sizes[axis] != 1 for axis in new if axis < own[-1]):
+                    return True
+            pending.append(user.results[0])
+    return False

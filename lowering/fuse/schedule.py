@@ -83,22 +83,23 @@ def _indices(graph: Graph, cluster: Cluster) -> list[Size]:
     return found
 
 
-def _stride(index: Size, name: str, renaming: dict[str, Size]) -> Size | None:
-    """How far an access moves with a variable; None where it is not linear in it."""
+def _strides_badly(index: Size, name: str, renaming: dict[str, Size]) -> bool:
+    """True for an access whose place is not the same or the next one at the next turn of a loop."""
     split = split_linear(substitute(index, renaming), (name,))
-    return None if split is None else split[0][name]
+    return split is None or split[0][name] not in (0, 1)
 
 
 def _prefers_interchange(cluster: Cluster, indices: list[Size], outer: list[tuple[str, Size]],
                          inner: list[tuple[str, Size]], renaming: dict[str, Size]) -> bool:
     """True for a reduction whose operands are contiguous along the outer points rather than along the inner ones."""
-    if any(root.level or root.kind in ("columns", "all") or (root.kind == "map" and len(root.domain) == len(cluster.domain))
-           for root in cluster.roots) or not outer or any(root.combine.startswith("arg_") for root in cluster.roots):
+    whole = [root for root in cluster.roots if root.kind != "map" or len(root.domain) == len(cluster.domain)]
+    if not outer or any(root.level or root.kind != "row" or root.combine.startswith("arg_") for root in whole):
         return False
-    along_outer = sum(1 for index in indices if _stride(index, outer[-1][0], renaming) == 1)
-    along_inner = sum(1 for index in indices if _stride(index, inner[-1][0], renaming) == 1)
-    row_writes = sum(1 for root in cluster.roots if root.position != 0)
-    return along_outer - row_writes > along_inner
+    loops = {name for name, _ in inner}
+    accesses = [index for index in indices if index_names(substitute(index, renaming)) & loops]
+    bad_outer = sum(1 for index in accesses if _strides_badly(index, outer[-1][0], renaming))
+    bad_inner = sum(1 for index in accesses if _strides_badly(index, inner[-1][0], renaming))
+    return bad_inner > bad_outer
 
 
 def _weight(cluster: Cluster) -> int:

@@ -23,6 +23,8 @@ RELOCATION = {SMALL: "pic", LARGE: "static"}
 """Large code names its constants by absolute address: through a global offset table (pic), the second and later objects of one
 engine would read them at the place of the first object's."""
 
+KEEP_LOOPS = "gradopt.keep_loops"
+"""The metadata of a module whose loops are not unrolled: LLVM would unroll short ones before its vectoriser sees them."""
 
 _CONSTANT_LENGTH = re.compile(r"@llvm\.mem.*, i(32|64) \d+, i1 ")
 
@@ -78,7 +80,8 @@ def optimised(text: str, vectorise: bool = True) -> Any:
     module = llvm.parse_assembly(text)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=OPTIMISATION if vectorise else 1)
-    options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = vectorise
+    options.loop_vectorization = options.loop_interleaving = vectorise
+    options.loop_unrolling = vectorise and KEEP_LOOPS not in text
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

@@ -47,6 +47,7 @@ Library (row-major; transposes and triangles 0 or 1; single-threaded)
     dgetri (context, n, a, lda, pivots, work, lwork)
     sproduct4 … sproduct16 dproduct4 … dproduct16 (context, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, scratch)
     our own product by tiles of so many rows (see product.py)
+Loops: keep_loops()     no loop of this kernel is unrolled, so that short ones are vectorised
 Register tiles: tile_f32 tile_f64 (see intrinsics_tile.py); transpose, move and increase _f32 _f64 (see
     intrinsics_transpose.py)
 """
@@ -58,6 +59,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gradopt.lowering.native.codegen import KEEP_LOOPS
 from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.intrinsics_arithmetic import ARITHMETIC
 from gradopt.lowering.native.intrinsics_library import LIBRARY
@@ -90,13 +92,24 @@ def _mathematics(name: str, function: Any) -> Intrinsic:
     return Intrinsic(name, infer, emit, (function.description or name).split("\n")[0])
 
 
+def _keep_loops() -> Intrinsic:
+    def infer(arguments: Sequence[Type]) -> Signature:
+        expect_count("keep_loops", arguments, 0)
+        return Signature((), None)
+
+    def emit(emission: Emission, signature: Signature, values: Sequence[ir.Value]) -> None:
+        emission.builder.module.add_named_metadata(KEEP_LOOPS)
+
+    return Intrinsic("keep_loops", infer, emit, "no loop of this kernel is unrolled")
+
+
 @functools.cache
 def table() -> Mapping[str, Intrinsic]:
     """Every intrinsic by name.  The package's own win over functions of the same name in the `math` package."""
     from gradopt.lowering.native.math import EMITTERS
 
     intrinsics = {name: _mathematics(name, function) for name, function in EMITTERS.items()}
-    intrinsics.update((intrinsic.name, intrinsic) for intrinsic in (*ARITHMETIC, *MEMORY, *LIBRARY, *TILE, *TRANSPOSE))
+    intrinsics.update((intrinsic.name, intrinsic) for intrinsic in (*ARITHMETIC, *MEMORY, *LIBRARY, *TILE, *TRANSPOSE, _keep_loops()))
     return intrinsics
 
 

@@ -114,3 +114,24 @@ def test_only_reductions_are_reassociated() -> None:
     assert "fadd float" in text
     text = kernels.direct_module(KernelSource("k", ROW.format(identity="0.0", step="accumulate_add(acc, load(x, i))")))
     assert "reassoc" in text and "nnan" not in text and "ninf" not in text and " fast " not in text
+
+
+SHORT_ROW = """
+def kernel(lo, hi, context):
+    x = pointer_f32(context, 0)
+    out = pointer_f32(context, 1)
+    {directive}
+    for r in range(lo, hi):
+        acc = f32(0.0)
+        for i in range(0, 32):
+            acc = accumulate_add(acc, load(x, r * 32 + i))
+        store(out, r, acc)
+    return 0
+"""
+
+
+def test_short_loops_that_are_kept_are_vectorised(front_end: str) -> None:
+    """LLVM unrolls a loop of 32 turns before its vectoriser sees it: 32 scalar additions instead of a few of vectors."""
+    kept, unrolled = (assembly(SHORT_ROW.format(directive=directive), front_end) for directive in ("keep_loops()", "pass"))
+    assert "vaddps" in kept
+    assert kept.count("vaddss") < 4 < unrolled.count("vaddss")
