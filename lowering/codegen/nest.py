@@ -274,13 +274,10 @@ class NestSource:
             self._interchanged_stage(stage, totals, kinds)
         self.line("for c in range(first, end):")
         self.depth += 1
-        for total, scratch in totals.items():
-            name = self.fresh()
-            kind = value_type(total.type.element)  # type: ignore[attr-defined]
-            self.line(f"{name} = load({scratch}, c - first)" if kind == kinds[total] else f"{name} = {kind}(load({scratch}, c - first))")
-            self.names[total] = name
         for inner in self.block.operations:
-            if not isinstance(inner, (ReduceOp, YieldOp)):
+            if isinstance(inner, ReduceOp):
+                self._load_totals(inner, totals, kinds)
+            elif not isinstance(inner, YieldOp):
                 self._statement(inner)
         self.depth -= 1
         self.line("begin = begin + end - first")
@@ -310,7 +307,9 @@ class NestSource:
         for inner in self.block.operations:  # what the stage needs of its point
             if inner is stage:
                 break
-            if not isinstance(inner, (ReduceOp, AccumulateOp, WriteOp)):
+            if isinstance(inner, ReduceOp):
+                self._load_totals(inner, totals, kinds)
+            elif not isinstance(inner, (AccumulateOp, WriteOp)):
                 self._statement(inner)
         self._statements(body)
         assert body.last is not None
@@ -319,6 +318,13 @@ class NestSource:
             combined = f"{COMBINE[kind]}(load({scratch}, c - first), {self._converted(self.names[value], output, kinds)})"
             self.line(f"store({scratch}, c - first, {combined})")
         self.depth -= 1 + len(stage.inner)
+
+    def _load_totals(self, stage: ReduceOp, totals: dict[Value, str], kinds: dict[Value, str]) -> None:
+        """The results of a stage at the point c."""
+        for output in stage.results:
+            self.names[output] = name = self.fresh()
+            text, kind = f"load({totals[output]}, c - first)", value_type(output.type.element)  # type: ignore[attr-defined]
+            self.line(f"{name} = {text if kind == kinds[output] else f'{kind}({text})'}")
 
     @staticmethod
     def _converted(text: str, output: Value, kinds: dict[Value, str]) -> str:

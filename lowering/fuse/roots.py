@@ -20,7 +20,9 @@ from gradopt.lowering.fuse.views import VIEWS
 __all__ = ["StoredValues", "is_inline", "storage_base"]
 
 MOST_INLINE_OPS = 48  # an expression of more ops is stored: it bounds recursion and the size of a kernel
-HEAVY = 5  # a value read by several kernels is stored if it costs more than this
+HEAVY = 5  # a value read by several kernels is stored if it costs more than this,
+HEAVY_OF_FEW = 10  # or than this where it is made of a value or two: to store it moves as much memory as to read them again
+LIGHT = 3  # a value that rows repeat is stored if it costs more than this
 
 # Ops whose result has the same bytes as their operand, so that they share its memory.
 ALIASES = frozenset({"prim.reshape", "prim.shape_cast", "prim.stop_gradient", "prim.barrier"})
@@ -91,20 +93,26 @@ class StoredValues:
     def _mark_soft(self, operations: Sequence[Operation]) -> None:
         weight: dict[Value, int] = {}
         count: dict[Value, int] = {}
+        reads: dict[Value, frozenset[Value]] = {}  # the values in memory that it is made of
         for op in operations:
             if not is_inline(op) or is_large_constant(op):
                 continue
-            own = WEIGHTS.get(op.name.split(".")[1], 1) if op.has_trait(ELEMENTWISE) else 0
+            is_computed = op.has_trait(ELEMENTWISE)
+            own = WEIGHTS.get(op.name.split(".")[1], 1) if is_computed else 0
             inner = [operand for operand in set(op.operands) if operand not in self]
             total = own + sum(weight.get(operand, 1) for operand in inner) + (len(op.operands) - len(inner))
             steps = 1 + sum(count.get(operand, 0) for operand in inner)
+            read = frozenset[Value]().union(*(reads.get(operand, (operand,)) for operand in op.operands))
+            if op.name == "prim.expand":  # computed outside the loop over the new axes, or stored and small
+                total, read = min(total, 1), frozenset()
             result = op.results[0]
-            is_shared = op.has_trait(ELEMENTWISE) and total > HEAVY and _reader_count(result) > 1
-            is_repeated = op.has_trait(ELEMENTWISE) and total > HEAVY and _is_repeated(result)
+            is_shared = is_computed and total > (HEAVY_OF_FEW if len(read) <= 2 else HEAVY) and _reader_count(result) > 1
+            is_repeated = is_computed and total > LIGHT and _is_repeated(result)
             if result not in self.hard and (steps > MOST_INLINE_OPS or is_shared or is_repeated):
                 self.soft.add(result)
             stored = result in self
             weight[result], count[result] = (1, 0) if stored else (total, steps)
+            reads[result] = frozenset((result,)) if stored else read
 
 
 def _reader_count(value: Value) -> int:

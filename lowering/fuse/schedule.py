@@ -17,7 +17,8 @@ CHUNK_WORK = 1 << 15  # elements (weighted) in a chunk at least: about ten micro
 MOST_CHUNKS = 64
 FEW_CHUNKS = 8  # fewer chunks than this are of the same size, so that no thread waits long for the last one
 MOST_PARTIALS = 16  # chunks of a nest that accumulates: each has a row of partial results
-INTERCHANGED_BLOCK = 256  # consecutive points that an interchanged nest keeps in scratch
+INTERCHANGED_BLOCK = 256  # consecutive points that an interchanged nest keeps in scratch at most
+FEWEST_INTERCHANGED = 8  # consecutive points that are worth a loop of their own
 MOST_KEPT_ELEMENTS = 1 << 17
 FEWEST_PRODUCT_ROWS, MOST_PRODUCT_ROWS = 64, 128  # in a chunk of a product: more make packing cheaper, fewer share the work better
 GEMM_CHUNK_FLOPS = 1 << 21  # a chunk of a product has as many at least,
@@ -89,11 +90,15 @@ def _strides_badly(index: Size, name: str, renaming: dict[str, Size]) -> bool:
     return split is None or split[0][name] not in (0, 1)
 
 
+def _is_narrow(size: Size) -> bool:
+    return isinstance(size, int) and size < FEWEST_INTERCHANGED
+
+
 def _prefers_interchange(cluster: Cluster, indices: list[Size], outer: list[tuple[str, Size]],
                          inner: list[tuple[str, Size]], renaming: dict[str, Size]) -> bool:
-    """True for a reduction whose operands are contiguous along the outer points rather than along the inner ones."""
+    """True for reductions whose operands are contiguous along the outer points rather than along the inner ones."""
     whole = [root for root in cluster.roots if root.kind != "map" or len(root.domain) == len(cluster.domain)]
-    if not outer or any(root.level or root.kind != "row" or root.combine.startswith("arg_") for root in whole):
+    if not outer or _is_narrow(outer[-1][1]) or any(root.kind != "row" or root.combine.startswith("arg_") for root in whole):
         return False
     loops = {name for name, _ in inner}
     accesses = [index for index in indices if index_names(substitute(index, renaming)) & loops]
@@ -113,7 +118,8 @@ def _grain(cluster: Cluster, outer: list[tuple[str, Size]], inner: list[tuple[st
     per_row = width if isinstance(width, int) else 256
     least = max(1, CHUNK_WORK // max(per_row * _weight(cluster), 1))
     if interchange:
-        return min(INTERCHANGED_BLOCK, least) if least > 16 else 16
+        enough = rows // MOST_CHUNKS if isinstance(rows, int) else 0  # whole cache lines, where there are points enough
+        return max(16, min(INTERCHANGED_BLOCK, max(least, min(enough, 64))))
     if isinstance(rows, int):
         grain = max(least, -(-rows // most), 1)
         chunks = -(-rows // grain)
