@@ -92,9 +92,9 @@ def test_a_batch_of_unknown_size():
 
 
 def test_what_all_steps_share_is_computed_and_differentiated_once():
-    text = """func.func @f(%h: tensor<3xf64>, %w: tensor<3x3xf64>) -> tensor<f64> {
+    text = """func.func @f(%h: tensor<3x2xf64>, %w: tensor<3x3xf64>) -> tensor<f64> {
       %r = hl.scan %h, %w {length = 6, num_carry = 1} ({
-      ^bb0(%c: tensor<3xf64>, %v: tensor<3x3xf64>):
+      ^bb0(%c: tensor<3x2xf64>, %v: tensor<3x3xf64>):
         %0 = hl.matmul %v, %v {transpose_b = true}
         %1 = hl.tanh %0
         %2 = hl.matmul %1, %c
