@@ -180,6 +180,8 @@ def _c_functions() -> dict[str, int]:
             "mutex_lock": runtime.pthread_mutex_lock,
             "mutex_unlock": runtime.pthread_mutex_unlock,
         }
+        if futex:
+            names |= {"current_processor": runtime.sched_getcpu, "set_affinity": runtime.sched_setaffinity}
     return {name: _address(function) for name, function in names.items()}
 
 

@@ -51,7 +51,18 @@ MEMORY_IDLE = MEMORY_LOCK + 1
 MEMORY_LIMIT = MEMORY_LOCK + 2
 MEMORY_LISTS = 13 * LINE
 MEMORY_CLASSES = 64 * 8
-PROCESS_WORDS = MEMORY_LISTS + MEMORY_CLASSES
+
+# -- the process block: where workers may run (Linux)
+MOST_THREADS = 1024
+AFFINITY_WORDS = 16
+"""Words of a set of processors: 1,024 of them."""
+POOL_PLACED = MEMORY_LISTS + MEMORY_CLASSES
+"""1 when sleeping workers are placed by the thread that wakes them."""
+POOL_AFFINITY = POOL_PLACED + LINE
+"""The processors that workers may run on."""
+POOL_THREADS = POOL_AFFINITY + AFFINITY_WORDS
+"""The system's number of each worker's thread."""
+PROCESS_WORDS = POOL_THREADS + MOST_THREADS
 
 # -- the header of a block of memory, 64 bytes before its data
 HEADER_BYTES = 64
@@ -103,6 +114,7 @@ PROFILE_EVENT_WORDS = 5  # instruction, begin, end, area of the thread, chunk (-
 
 HOST_NAMES = (
     "malloc", "free", "clock", "yield_thread", "wait", "wake", "mutex_lock", "mutex_unlock",
+    "current_processor", "set_affinity",
     "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals", "PyErr_NoMemory", "PyCapsule_New",
     "PyCapsule_GetPointer", "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyBytes_FromStringAndSize",
     "PyArray_NewFromDescr", "PyArray_SetBaseObject", "ndarray_type", "not_implemented", "destructor",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from gradopt.ir.diagnostics import ArgumentValueError, check_type
 from gradopt.lowering.native import driver, layout, locks
 
-MOST_THREADS = 1024
+MOST_THREADS = layout.MOST_THREADS
 
 
 @dataclass
@@ -76,6 +76,7 @@ def ensure_started() -> None:
             _register()
         for number in range(num_threads() - 1):
             _start_worker(process, number)
+        _place_workers(process)
         process.set_word(layout.POOL_WORKERS, len(_STATE.threads))
         process.set_word(layout.POOL_READY, 1)
 
@@ -89,6 +90,19 @@ def _start_worker(process: driver.Process, number: int) -> None:
     _STATE.areas.append(area)
     _STATE.threads.append(thread)
     thread.start()
+
+
+def _place_workers(process: driver.Process) -> None:
+    """Tell the driver which threads and which processors there are, where it places workers (pool_source.py says why)."""
+    if driver.wait_kind() != layout.WAIT_FUTEX:
+        return
+    allowed = os.sched_getaffinity(0)
+    for position in range(layout.AFFINITY_WORDS):
+        bits = sum(1 << processor % 64 for processor in allowed if processor // 64 == position)
+        process.set_word(layout.POOL_AFFINITY + position, bits)
+    for number, thread in enumerate(_STATE.threads):
+        process.set_word(layout.POOL_THREADS + number, thread.native_id or 0)
+    process.set_word(layout.POOL_PLACED, int(len(allowed) > 1 and max(allowed) < 64 * layout.AFFINITY_WORDS))
 
 
 def _stop() -> None:

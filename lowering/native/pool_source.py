@@ -29,6 +29,11 @@ written again.
 5. Failures.  Each failing chunk's record is merged under FAILURE_LOCK before the addition to POOL_DONE; the lowest
    chunk wins.  All chunks run in any case, so the lowest failing chunk is the same however they were shared out.
 
+6. Where workers wake.  On a virtual machine Linux takes a processor whose halt has reached the host for one that is
+   busy (`vcpu_is_preempted`), and so wakes a worker on the processor of its owner, where the two take turns until the
+   load is balanced, milliseconds later.  So the owner first forbids its own processor to the sleeping workers, and a
+   worker that wakes may run everywhere again.  Both are hints: the pool is right without them.
+
 A second caller that finds POOL_LOCK taken runs its chunks on its own thread.  Nothing here waits for that lock.
 """
 
@@ -153,6 +158,8 @@ def sleep(process, epoch):
     atomic_add(process + WORD * POOL_SLEEPERS, 1)
     if WAIT_KIND == WAIT_FUTEX:
         call(word(host, HOST_WAIT), FUTEX, address, 128, epoch, 0, 0, 0)
+        if word(process, POOL_PLACED) != 0:
+            call_int(word(host, HOST_SET_AFFINITY), 0, WORD * AFFINITY_WORDS, process + WORD * POOL_AFFINITY)
     elif WAIT_KIND == WAIT_CONDITION:
         mutex = process + WORD * MUTEX
         call_int(word(host, HOST_MUTEX_LOCK), mutex)
@@ -167,6 +174,21 @@ def sleep(process, epoch):
     return 0
 
 
+def place_workers(process):
+    """Forbid the caller's processor to the workers (6 above)."""
+    host = word(process, HOST_ADDRESS)
+    own = call_int(word(host, HOST_CURRENT_PROCESSOR))
+    allowed = stack_words(AFFINITY_WORDS)
+    copy_bytes(allowed, process + WORD * POOL_AFFINITY, WORD * AFFINITY_WORDS)
+    if own < 0 or own >= 64 * AFFINITY_WORDS:
+        return 0
+    at = shift_right(own, 6)
+    set_word(allowed, at, bit_and(word(allowed, at), -1 - shift_left(1, bit_and(own, 63))))
+    for number in range(word(process, POOL_WORKERS)):
+        call_int(word(host, HOST_SET_AFFINITY), word(process + WORD * POOL_THREADS, number), WORD * AFFINITY_WORDS, allowed)
+    return 0
+
+
 def wake(process):
     """Wake every sleeping worker, after POOL_EPOCH was changed."""
     host = word(process, HOST_ADDRESS)
@@ -174,6 +196,8 @@ def wake(process):
     if atomic_load(process + WORD * POOL_SLEEPERS) == 0:
         return 0
     if WAIT_KIND == WAIT_FUTEX:
+        if word(process, POOL_PLACED) != 0:
+            place_workers(process)
         call(word(host, HOST_WAKE), FUTEX, address, 129, 2147483647, 0, 0, 0)
     elif WAIT_KIND == WAIT_CONDITION:
         mutex = process + WORD * MUTEX

@@ -263,6 +263,49 @@ def test_the_interpreter_ends_cleanly(ending: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.skipif(
+    driver.wait_kind() != layout.WAIT_FUTEX or pool.available_processors() < 2, reason="Linux on two processors places workers"
+)
+def test_sleeping_workers_wake_on_other_processors() -> None:
+    """Who wakes the workers forbids them its own processor, and a worker that woke may run everywhere again."""
+    code = """
+    import ctypes, os, threading, time
+    from gradopt.lowering.native import driver, layout
+    calls = []
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_uint64))
+    def set_affinity(thread, size, words):
+        bits = sum(words[i] << 64 * i for i in range(size // 8))
+        mask = {i for i in range(8 * size) if bits >> i & 1}
+        calls.append((threading.get_native_id(), thread, mask))
+        os.sched_setaffinity(thread, mask)
+        return 0
+    replacement = callback(set_affinity)
+    process = driver.process()
+    table = process.word(layout.HOST_ADDRESS)
+    place = ctypes.c_int64.from_address(table + layout.WORD * layout.HOST_NAMES.index("set_affinity"))
+    before, place.value = place.value, ctypes.cast(replacement, ctypes.c_void_p).value
+    everywhere = os.sched_getaffinity(0)
+    own = min(everywhere)
+    os.sched_setaffinity(0, {own})
+    workers = {thread.native_id for thread in pool._STATE.threads}
+    def until(condition):
+        end = time.monotonic() + 60
+        while not condition() and time.monotonic() < end:
+            time.sleep(0.001)
+    def freed():
+        return {caller for caller, thread, mask in calls if thread == 0 and mask == everywhere}
+    until(lambda: process.word(layout.POOL_SLEEPERS) == 2)
+    calls.clear()
+    run()
+    until(lambda: freed() == workers)
+    place.value = before
+    placed = {thread for caller, thread, mask in calls if caller not in workers and mask == everywhere - {own}}
+    assert placed == workers == freed(), calls
+    """
+    done = python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_condition_variables_instead_of_futex() -> None:
     """The portable way to sleep: the same results, with pauses for the workers to fall asleep."""
     code = """
