@@ -9,16 +9,21 @@ from gradopt.dialects.prim.linear import dot_axes
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Operation
 from gradopt.ir.sizes import Size, multiply, named_size, product, subtract
-from gradopt.ir.types import FloatType, TensorType
+from gradopt.ir.types import FloatType, TensorType, tensor
 from gradopt.ir.values import Value
 from gradopt.lowering.fuse.expression import Graph, Load
 from gradopt.lowering.fuse.index import split_linear
 from gradopt.lowering.fuse.reading import Reader
 from gradopt.lowering.fuse.roots import storage_base, view_base
 
-__all__ = ["Operand", "batch_loops", "dot_groups", "dot_sizes", "is_library_product", "make_readable", "operand_layout", "strided_operands"]
+__all__ = ["Operand", "batch_loops", "cut_by_columns", "dot_groups", "dot_sizes", "is_library_product", "make_readable", "operand_layout",
+           "strided_operands"]
 
 Dims = Callable[[Value], Sequence[Size]]
+
+MOST_FEW_ROWS = 32
+COLUMNS_A_ROW = 8
+WORTH_CUTTING = 1 << 20  # products, below which one thread is soon done
 
 
 class Operand:
@@ -104,6 +109,33 @@ def batch_loops(sizes: Sequence[Size], left: Operand, right: Operand) -> tuple[l
                 continue
         loops.append((size, a, b))
     return [loop[0] for loop in loops], [loop[1] for loop in loops], [loop[2] for loop in loops]
+
+
+def cut_by_columns(op: Operation, dims: Dims) -> Operation:
+    """The product itself, or for one of few rows and many columns that of the transposed operands, which replaces it: A B = (B^T A^T)^T.
+
+    Products are cut into chunks of rows, each of which reads all of B; here B is the large operand, and is read once by all
+    chunks together."""
+    if not is_library_product(op):
+        return op
+    batch, m, n, k = dot_sizes(op, dims)
+    if batch != 1 or not isinstance(m, int) or not isinstance(n, int) or not isinstance(k, int):
+        return op
+    if not 1 < m <= MOST_FEW_ROWS or n < COLUMNS_A_ROW * m or m * n * k < WORTH_CUTTING:
+        return op
+    (left_batch, left_rows, left_inner), (right_batch, right_inner, _) = dot_groups(op)
+    left, right = op.operands
+    type = op.results[0].type
+    assert isinstance(type, TensorType)
+    batches, rows = len(left_batch), len(left_rows)
+    columns = len(type.dims) - batches - rows
+    dims_of = [*type.dims[:batches], *type.dims[batches + rows:], *type.dims[batches:batches + rows]]
+    builder = Builder(before=op, location=op.location)
+    new = builder.create("prim.dot", [right, left], [tensor(dims_of, type.element)], lhs_batch=right_batch, rhs_batch=left_batch,
+                         lhs_contract=right_inner, rhs_contract=left_inner)
+    back = [*range(batches), *range(batches + columns, len(dims_of)), *range(batches, batches + columns)]
+    op.replace_with([builder.prim.permute(new.results[0], axes=back)])
+    return new
 
 
 def make_readable(op: Operation, dims: Dims) -> Operation:

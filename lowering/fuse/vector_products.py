@@ -1,7 +1,9 @@
-"""Products with a vector, and outer products, as multiplications and sums: loops that fuse with their neighbours.
+"""Products with a vector, outer products, and a few long inner products, as multiplications and sums: loops that fuse with their
+neighbours.
 
 A matrix times a vector reads each element of the matrix once, so that what surrounds it (the elements' own computation, the
 adjoint's outer product, the same matrix times another vector) costs less in the same pass over memory than any routine saves.
+A product of two narrow matrices over many steps (a Gram matrix) gains by the sum alone, which is cut into chunks of steps.
 """
 
 from __future__ import annotations
@@ -18,9 +20,14 @@ from gradopt.lowering.fuse.roots import view_base
 
 __all__ = ["make_sum"]
 
+MOST_SUMS = 256  # inner products that are added up side by side
+FEWEST_COLUMNS = 8  # that are worth a vector
+MANY_STEPS = 1 << 14  # below, one thread multiplies them sooner
+
 
 def make_sum(op: Operation, dims: Dims) -> bool:
-    """Replaces a product of floats in which one of rows, columns and inner steps is 1 by a sum of products; False for any other.
+    """Replaces a product of floats by a sum of products where one of rows, columns and inner steps is 1, or where the inner steps are
+    many and the sums few; False for any other.
 
     Sizes must be known. The sum walks the larger operand as it lies in memory."""
     if op.name != "prim.dot":
@@ -29,7 +36,10 @@ def make_sum(op: Operation, dims: Dims) -> bool:
     assert isinstance(type, TensorType)
     batch, m, n, k = dot_sizes(op, dims)
     sizes = [*dims(op.operands[0]), *dims(op.operands[1])]
-    if not isinstance(type.element, FloatType) or 1 not in (m, n, k) or not all(isinstance(size, int) and size for size in sizes):
+    if not isinstance(type.element, FloatType) or not all(isinstance(size, int) and size for size in sizes):
+        return False
+    is_long = batch == 1 and m * n <= MOST_SUMS and n >= FEWEST_COLUMNS and k >= MANY_STEPS  # type: ignore[operator]
+    if 1 not in (m, n, k) and not is_long:
         return False
     (both, rows, inner), (right_both, right_inner, columns) = dot_groups(op)
     if k == 1:
@@ -37,7 +47,7 @@ def make_sum(op: Operation, dims: Dims) -> bool:
     left, right = op.operands
     outer = [dims(left)[axis] for axis in (*both, *rows)] + [dims(right)[axis] for axis in columns]
     steps = [dims(left)[axis] for axis in inner]
-    inner_first = batch == 1 and _walks_inner_first(op, n == 1, dims)
+    inner_first = batch == 1 and ((1 not in (m, n, k) and is_long) or _walks_inner_first(op, n == 1, dims))
     first, last = len(steps) if inner_first else 0, 0 if inner_first else len(outer)
     whole = [*steps, *outer] if inner_first else [*outer, *steps]
     # where the axes of each group stand in the product of elements

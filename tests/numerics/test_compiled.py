@@ -70,6 +70,19 @@ PROGRAMS: dict[str, str] = {
   %p = prim.dot %x, %w {lhs_contract = [0], rhs_contract = [1]} : (tensor<30x64xf32>, tensor<20x30xf32>) -> tensor<64x20xf32>
   return %p : tensor<64x20xf32>
 }""",
+    "products of few rows": """func.func @f(%x: tensor<8x160xf64>, %w: tensor<160x1024xf64>, %y: tensor<1x2x2x512xf64>, %v: tensor<30x20x512x1xf64>) -> (tensor<8x160xf64>, tensor<1x2x2x30x20xf64>) {
+  %p = prim.dot %x, %w {lhs_contract = [1], rhs_contract = [0]} : (tensor<8x160xf64>, tensor<160x1024xf64>) -> tensor<8x1024xf64>
+  %e = prim.tanh %p : tensor<8x1024xf64>
+  %t = prim.dot %e, %w {lhs_contract = [1], rhs_contract = [1]} : (tensor<8x1024xf64>, tensor<160x1024xf64>) -> tensor<8x160xf64>
+  %h = prim.tanh %t : tensor<8x160xf64>
+  %q = prim.dot %y, %v {lhs_batch = [0], lhs_contract = [3], rhs_batch = [3], rhs_contract = [2]} : (tensor<1x2x2x512xf64>, tensor<30x20x512x1xf64>) -> tensor<1x2x2x30x20xf64>
+  return %h, %q : tensor<8x160xf64>, tensor<1x2x2x30x20xf64>
+}""",
+    "product of narrow columns": """func.func @f(%x: tensor<20000x9xf64>, %y: tensor<8x20000xf64>) -> (tensor<9x9xf64>, tensor<9x8xf64>) {
+  %p = prim.dot %x, %x {lhs_contract = [0], rhs_contract = [0]} : (tensor<20000x9xf64>, tensor<20000x9xf64>) -> tensor<9x9xf64>
+  %q = prim.dot %x, %y {lhs_contract = [0], rhs_contract = [1]} : (tensor<20000x9xf64>, tensor<8x20000xf64>) -> tensor<9x8xf64>
+  return %p, %q : tensor<9x9xf64>, tensor<9x8xf64>
+}""",
     "batched product": """func.func @f(%x: tensor<5x6x30xf32>, %w: tensor<30x5x7xf32>) -> tensor<5x6x7xf32> {
   %p = prim.dot %x, %w {lhs_batch = [0], lhs_contract = [2], rhs_batch = [1], rhs_contract = [0]} : (tensor<5x6x30xf32>, tensor<30x5x7xf32>) -> tensor<5x6x7xf32>
   return %p : tensor<5x6x7xf32>
