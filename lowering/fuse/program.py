@@ -11,6 +11,7 @@ from gradopt.ir.types import F32, FloatType, TensorType
 from gradopt.ir.values import BlockArgument, Value
 from gradopt.lowering.fuse.block_roots import BlockRoots
 from gradopt.lowering.fuse.isolate import isolate_preserved
+from gradopt.lowering.fuse.patches import make_product
 from gradopt.lowering.fuse.products import cut_by_columns, make_readable
 from gradopt.lowering.fuse.rewrite import rewrite_block
 from gradopt.lowering.fuse.roots import is_large_constant, storage_base
@@ -38,9 +39,10 @@ def fuse_block(block: Block) -> None:
 
 
 def prepare(block: Block) -> None:
-    """What is returned gets memory of its own, products with vectors become sums, those of 16-bit floats
-    products in f32."""
+    """What is returned gets memory of its own, convolutions that make patches become products, products with vectors sums, those of
+    16-bit floats products in f32."""
     for op in list(block.operations):
+        op = make_product(op)
         if op.name == "prim.dot":
             dot = _widen_dot(op)
             if not make_sum(dot, type_dims):

@@ -83,6 +83,11 @@ PROGRAMS: dict[str, str] = {
   %q = prim.dot %x, %y {lhs_contract = [0], rhs_contract = [1]} : (tensor<20000x9xf64>, tensor<8x20000xf64>) -> tensor<9x8xf64>
   return %p, %q : tensor<9x9xf64>, tensor<9x8xf64>
 }""",
+    "convolutions that make patches": """func.func @f(%x: tensor<2x5x3x4xf32>, %w: tensor<4x5x2x3xf32>, %y: tensor<3x4x6xf64>, %v: tensor<2x4x5xf64>) -> (tensor<2x4x6x14xf32>, tensor<3x2x30xf64>) {
+  %a = prim.conv %x, %w {lhs_dilation = [2, 3], padding = [[1, 1], [2, 4]], rhs_dilation = [1, 1], strides = [1, 1]} : (tensor<2x5x3x4xf32>, tensor<4x5x2x3xf32>) -> tensor<2x4x6x14xf32>
+  %b = prim.conv %y, %v {lhs_dilation = [5], padding = [[4, 4]], rhs_dilation = [1], strides = [1]} : (tensor<3x4x6xf64>, tensor<2x4x5xf64>) -> tensor<3x2x30xf64>
+  return %a, %b : tensor<2x4x6x14xf32>, tensor<3x2x30xf64>
+}""",
     "batched product": """func.func @f(%x: tensor<5x6x30xf32>, %w: tensor<30x5x7xf32>) -> tensor<5x6x7xf32> {
   %p = prim.dot %x, %w {lhs_batch = [0], lhs_contract = [2], rhs_batch = [1], rhs_contract = [0]} : (tensor<5x6x30xf32>, tensor<30x5x7xf32>) -> tensor<5x6x7xf32>
   return %p : tensor<5x6x7xf32>
