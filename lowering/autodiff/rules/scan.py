@@ -52,19 +52,19 @@ def scan(context: ReverseContext, op: Any, *cotangents: Value | None) -> Task[li
 
 def body_vjp(context: ReverseContext, op: Any, active: Sequence[int],
              sources: Sequence[int]) -> Task[tuple[RegionDerivative, bool]]:
-    """The vjp of one step. Whether a carry's cotangent may hold masked lanes is a fixpoint over the steps: what goes in is
-    what came
-    out of the step behind, so if that cuts off lanes, the step is derived again for masked ones (deep inside loops at once)."""
+    """The vjp of one step. Whether a carry's cotangent may hold masked lanes is a fixpoint over the steps: what goes in is what
+    came out of the step behind, so if that cuts off lanes, the step is derived again for masked ones (deep inside loops at once).
+    Zeros that stand for a carry without a cotangent cut off all its lanes."""
     state = context.state
     flags = [None if flag is None else flag.masked for flag in context.flags]
-    seeds = [flag if index >= op.num_carry else (bool(flag) if index in active else None) for index, flag in enumerate(flags)]
+    seeds = [flag if index >= op.num_carry else (flag is not False if index in active else None) for index, flag in enumerate(flags)]
     while True:
         if state.loop_depth > 0:
             seeds = [None if seed is None else True for seed in seeds]
         state.loop_depth += 1
         vjp = yield reverse_region(state, op.body, sources, seeds)
         state.loop_depth -= 1
-        out = [d is not None and d.masked for d in vjp.derivatives[:len(active)]]
+        out = [d is None or d.masked for d in vjp.derivatives[:len(active)]]
         grown = any(masked and not seeds[index] for index, masked in zip(active, out))
         if not grown:
             return vjp, any(out) or any(seeds[index] for index in active)
@@ -156,14 +156,14 @@ def body_jvp(context: ForwardContext, op: Any, order: Sequence[int | Value], mov
              num_carry: int) -> Task[tuple[RegionDerivative, list[bool]]]:
     """The jvp of one step, and which tangents may hold masked lanes; a fixpoint for the carries as in `body_vjp`."""
     state = context.state
-    flags = [bool(context.flags[index] and context.flags[index].masked) for index in moving]  # type: ignore[union-attr]
+    flags = [flag is None or flag.masked for flag in (context.flags[index] for index in moving)]
     while True:
         if state.loop_depth > 0:
             flags = [True] * len(flags)
         state.loop_depth += 1
         jvp = yield forward_region(state, op.body, order, moving, flags, context.builder.location, last=all(flags))
         state.loop_depth -= 1
-        grown = any(index < num_carry and not flag and (d := jvp.derivatives[index]) is not None and d.masked
+        grown = any(index < num_carry and not flag and ((d := jvp.derivatives[index]) is None or d.masked)
                     for index, flag in zip(moving, flags))
         if not grown:
             return jvp, flags

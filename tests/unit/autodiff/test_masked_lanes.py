@@ -162,3 +162,25 @@ func.func private @root(%x: {V}) -> {V} {{
     np.testing.assert_allclose(kit.run(module, "f_grad", [x])[0], np.array([0.0, *(0.5 / np.sqrt(x[1:]))]))
     forward = kit.autodiff(text, func="f", mode="jvp")
     assert np.isfinite(kit.run(forward, "f_jvp", [x, np.ones(3)])[1])
+
+
+@pytest.mark.parametrize("dialect", ["hl", "prim"])
+def test_the_last_carry_of_a_scan_that_nothing_reads(kit, dialect):
+    """The zeros that the reverse loop begins with are cut-off lanes: the last step's slope, which is infinite, is multiplied with them."""
+    text = f"""
+func.func @f(%x: {V}) -> tensor<f64> {{
+  %one = prim.constant dense<1.0> : tensor<f64>
+  %r:2 = {dialect}.scan %one, %x {{length = 3, num_carry = 1, num_xs = 1}} ({{
+  ^bb0(%c: tensor<f64>, %t: tensor<f64>):
+    %y = prim.mul %c, %t : tensor<f64>
+    %n = prim.sqrt %t : tensor<f64>
+    {dialect}.yield %n, %y : tensor<f64>, tensor<f64>
+  }}) : (tensor<f64>, {V}) -> (tensor<f64>, {V})
+  %s = prim.reduce %r#1 {{axes = [0], kind = "sum"}} : ({V}) -> tensor<f64>
+  return %s : tensor<f64>
+}}
+"""
+    x = np.array([1.0, 4.0, 0.0])  # x0 + sqrt(x0) x1 + sqrt(x1) x2
+    np.testing.assert_array_equal(kit.run(kit.autodiff(text, func="f"), "f_grad", [x])[0], [3.0, 1.0, 2.0])
+    forward = kit.autodiff(text, func="f", mode="jvp")
+    np.testing.assert_array_equal([kit.run(forward, "f_jvp", [x, v])[1] for v in np.eye(3)], [3.0, 1.0, 2.0])
