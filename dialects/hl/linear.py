@@ -202,8 +202,8 @@ class InverseOp(Operation):
 
 
 class DetOp(Operation):
-    """The determinant of each square matrix, by elimination with partial pivoting; 1 for an empty one. Its derivative is
-    right where the rank lacks at most one."""
+    """The determinant of each square matrix, by elimination with pivoting; 1 for an empty one. Its first and second derivatives are
+    right for every matrix, those of higher order where the rank lacks at most two."""
 
     __slots__ = ()
     name = "hl.det"

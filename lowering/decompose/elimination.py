@@ -1,7 +1,7 @@
 """Gaussian elimination with pivoting, for a stack of matrices, as a `prim.scan` over the columns.
 
 The loop is differentiable at any order: the choice of a pivot is a matter of integers. A pivot of 0 (a singular matrix) is
-divided by in `eliminate`, so that its result is infinite or NaN, and by 1 in `pivot_product`, whose result is 0 all the same.
+divided by in `eliminate`, so that its result is infinite or NaN; `pivot_product` divides by no 0.
 """
 
 from __future__ import annotations
@@ -131,8 +131,9 @@ def _transposed(b: Builder, matrix: Value) -> Value:
 def pivot_product(b: Builder, a: Value) -> Value:
     """The determinant over the last two axes: the product of the pivots, with the sign of the swaps of rows and columns.
 
-    Each pivot is the largest element that is left, so that one of 0 comes only when nothing else is: then its factor is the
-    whole of the derivative (the adjugate's), also for a singular matrix. Raises GradoptError where the number of rows is not static."""
+    Each pivot is the largest element that is left, so that one of 0 comes only when nothing else is: what is left is then a
+    polynomial of the rest, whose derivatives are the determinant's to second order, and to any order where the rest has two rows or
+    fewer. Raises GradoptError where the number of rows is not static."""
     order, rank = _order(b, a), tensor_type(a).rank
     one = full_like(b, b.prim.reduce(a, kind="sum", axes=[rank - 2, rank - 1]), 1)
     if not order:
@@ -164,8 +165,13 @@ def pivot_product(b: Builder, a: Value) -> Value:
         below = inner.prim.cmp(counter, place, predicate="gt")
         factor = inner.prim.div(left, expand_axes(inner, divisor, left, [rank - 2]))
         spread = inner.prim.mul(expand_axes(inner, factor, matrix, [rank - 1]), expand_axes(inner, top, matrix, [rank - 2]))
-        changed = inner.prim.select(expand_axes(inner, below, matrix, [rank - 1]), inner.prim.sub(matrix, spread), matrix)
-        signed = inner.prim.select(swapped, inner.prim.neg(pivot), pivot)
+        # a pivot of 0 multiplies the rows below instead of the product: no division, so that products of two elements stay
+        scale = inner.prim.select(zero, pivot, full_like(inner, pivot, 1))
+        scaled = inner.prim.mul(matrix, expand_axes(inner, scale, matrix, [rank - 2, rank - 1]))
+        changed = inner.prim.select(expand_axes(inner, below, matrix, [rank - 1]), inner.prim.sub(scaled, spread), matrix)
+        early = inner.prim.cmp(at, full_like(inner, at, order - 1), predicate="lt")
+        term = inner.prim.select(inner.prim.and_(zero, early), full_like(inner, pivot, 1), pivot)
+        signed = inner.prim.select(swapped, inner.prim.neg(term), term)
         return [changed, inner.prim.add(index, scalar(inner, 1, I64)), inner.prim.mul(product, signed)], []
 
     return build_scan(b, order, [a, scalar(b, 0, I64), one], [], [], body).results[2]

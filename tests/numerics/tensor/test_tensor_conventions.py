@@ -342,3 +342,20 @@ def test_the_derivative_of_det_is_the_cofactors_of_singular_matrices_too(matrix:
     sample = op("det", f"{len(a)}x{len(a)}", data={0: given(a)})
     for passes, (found,) in zip(ROUTES, slopes(sample), strict=True):
         np.testing.assert_allclose(found, cofactors, rtol=1e-12, atol=1e-12, err_msg=passes)
+
+
+@pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.zeros((3, 3)), np.outer([1, 2, 1], [1, 2, 4]), np.zeros((4, 4)),
+                                    np.outer([1, 2, 0, 4], [2, 0, 4, 8]), np.diag([0.0, 2, 0, 4]), *map(np.array, SINGULAR[-3:])], ids=str)
+def test_the_second_derivative_of_det_is_the_minors_at_every_rank(matrix: np.ndarray) -> None:
+    """Without two rows and two columns, also where the rank lacks two or more and a pivot of 0 comes before the last."""
+    a, count = matrix.astype(float), len(matrix)
+    expected = np.zeros((count,) * 4)
+    for i, j, k, m in np.ndindex(expected.shape):
+        if i != k and j != m:
+            sign = (-1) ** (i + j + k + m + (k > i) + (m > j))
+            expected[i, j, k, m] = sign * np.linalg.det(np.delete(np.delete(a, [i, k], 0), [j, m], 1))
+    module = module_of(op("det", f"{count}x{count}", data={0: given(a)}), STATIC, "f64", "autodiff{func=f mode=vjp}")
+    gradopt.run_passes(module, "autodiff{func=f_vjp mode=jvp wrt=0},decompose")
+    one = np.ones(())
+    found = [run(module, [a, one, direction], "f_vjp_jvp")[-1] for direction in np.eye(count * count).reshape(-1, count, count)]
+    np.testing.assert_allclose(np.reshape(found, expected.shape), expected, rtol=1e-12, atol=1e-12)
