@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 
+from gradopt.dialects.attribute_notes import attribute_note
+from gradopt.dialects.origins import origins_of
 from gradopt.ir.declare import (
     AttributeField,
     OperandField,
@@ -14,11 +17,14 @@ from gradopt.ir.declare import (
 )
 from gradopt.ir.dialect import Dialect
 from gradopt.ir.operation import Operation
+from gradopt.lowering.autodiff.rules.prim_elementwise import LOCAL
+from gradopt.lowering.decompose.registry import find_decomposition
 from gradopt.lowering.passes import Pass
 from gradopt.lowering.passes.options import option_text, pass_options
 
 __all__ = ["dialect_text", "operation_signature", "operation_text", "pass_text"]
 
+_WIDTH = 120
 _MARKS = {OperandField: "", OptionalOperandField: "?", VariadicField: "…", ResultField: "", VariadicResultField: "…"}
 
 
@@ -48,9 +54,12 @@ def _default_text(field: AttributeField[object]) -> str:
 
 
 def operation_text(cls: type[Operation]) -> str:
-    """The signature, the docstring, and each operand, attribute, region and result."""
+    """The signature, the docstring, each operand, attribute, region and result, what it is in simpler operations, and what it is called
+    elsewhere."""
     definition = cls.definition
-    lines = [operation_signature(cls), "", definition.documentation or "(no description)"]
+    documentation = definition.documentation or "(no description)"
+    lines = [operation_signature(cls), ""]
+    lines += [textwrap.fill(line, _WIDTH) if len(line) > 140 else line for line in documentation.split("\n")]
     for title, fields in (("Operands", definition.operands), ("Results", definition.results)):
         if fields:
             lines += ["", f"{title}:"]
@@ -59,13 +68,27 @@ def operation_text(cls: type[Operation]) -> str:
         lines += ["", "Attributes:"]
         for field in definition.attributes.values():
             tail = f" (default {_default_text(field)})" if field.default is not None else " (optional)" if field.optional else ""
-            about = f": {field.documentation}" if field.documentation else ""
-            lines.append(f"  {field.name:<16} {field.kind.name}{tail}{about}")
+            note = attribute_note(field, cls.name.split(".")[0])
+            about = f": {note}" if note else ""
+            lines.append(textwrap.fill(f"  {field.name:<16} {field.kind.name}{tail}{about}", _WIDTH, subsequent_indent=" " * 19))
     if definition.regions:
         lines += ["", "Regions: " + ", ".join(field.name for field in definition.regions)]
     if definition.traits:
         lines += ["", "Traits: " + ", ".join(sorted(definition.traits))]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_relations(cls.name)]) + "\n"
+
+
+def _relations(name: str) -> list[str]:
+    """Lines about an operation's decomposition, its derivative, and its names elsewhere."""
+    rule, local, names = find_decomposition(name), LOCAL.get(f"prim.{name.split('.')[1]}"), origins_of(name)
+    found = []
+    if rule is not None and rule.__doc__:
+        found.append("Decomposition: " + " ".join(rule.__doc__.split()))
+    if local is not None and local.__doc__:
+        found.append("Derivative: " + " ".join(local.__doc__.split()))
+    if names:
+        found.append("Elsewhere: " + ", ".join(names))
+    return ["", *found] if found else []
 
 
 def dialect_text(dialect: Dialect) -> str:

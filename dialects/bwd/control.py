@@ -26,16 +26,13 @@ from gradopt.ir.values import Value
 class ScanAdjointBase(Operation):
     """The reverse loop of a scan: walks its steps backwards, with the carries of each step from a trajectory.
 
-    Operands: init…, consts…, xs…, trajectory…, dcarry…, dys…. Row t of a trajectory is the carry that step t began with.
-    `kept` names
-    the carries that have a trajectory (default: all; with `checkpoints` = k a trajectory holds k rows, and `body` recomputes the
-    others), `active` the carries that have a cotangent (default: all float ones), `seeded` the ys that have one (default: all
-    float
-    ones). `wrt` names what is wanted among (init…, consts…, xs…); default: all floats.
+    Operands: init…, consts…, xs…, trajectory…, dcarry…, dys…. Row t of a trajectory is the carry that step t began with. `kept`
+    names the carries that have a trajectory (default: all; with `checkpoints` = k a trajectory holds k rows, and `body` recomputes
+    the others), `active` the carries that have a cotangent (default: all float ones), `seeded` the ys that have one (default: all
+    float ones). `wrt` names what is wanted among (init…, consts…, xs…); default: all floats.
 
     body(carry…, consts…, x_t…) is the scan's. body_vjp(carry…, consts…, x_t…, dcarry…, dy_t…) yields dcarry… for the active
-    carries,
-    then the wanted dconsts… (which are summed) and dx_t… (which are stacked).
+    carries, then the wanted dconsts… (which are summed) and dx_t… (which are stacked).
     """
 
     __slots__ = ()

@@ -99,7 +99,7 @@ PLAIN: dict[str, tuple[str, Constraint, Callable[..., Array]]] = {
 def _declare(name: str, formula: str, constraint: Constraint, meaning: Callable[..., Array]) -> None:
     class_name = name.capitalize() + "Op"
     globals()[class_name] = type(class_name, (Reduction,), {
-        "__slots__": (), "__module__": __name__, "__doc__": sentence(formula + ", along `axes`"), "name": f"hl.{name}",
+        "__slots__": (), "__module__": __name__, "__doc__": sentence(f"along `axes`, {formula}"), "name": f"hl.{name}",
         "meaning": staticmethod(meaning), "x": operand(constraint), "traits": frozenset({PURE})})
 
 
