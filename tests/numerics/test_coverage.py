@@ -123,6 +123,16 @@ def test_every_stage_of_a_tensor_op(name: str) -> None:
     assert not missing, f"{name}: {missing}"
 
 
+# what one of the systems that gradopt began with has, without a derivative
+NO_RULE = "squeeze strided_slice max min prod std tril erf gelu layer_norm batch_norm clip pad tile take_along_axis put_along_axis gather_nd"
+NO_RULE += " scatter_nd leaky_relu trunc stack mod"
+
+
+def test_operations_without_a_derivative_elsewhere_have_one_here() -> None:
+    differentiated = {sample.name for sample in DIFFERENTIABLE} | {sample.name for sample in NEURAL if sample.smooth}
+    assert not {f"hl.{name}" for name in NO_RULE.split()} - differentiated
+
+
 def test_every_rank_is_compiled() -> None:
     """Each op at each rank in f64 or f32."""
     done = {(sample.name, rank(sample)) for element in ("f64", "f32") for sample in compiled.values_of(element)}

@@ -10,11 +10,11 @@ import numpy as np
 from gradopt.dialects.arrays import to_elements
 from gradopt.ir.builder import Builder
 from gradopt.ir.operation import Region, new_region
-from gradopt.ir.types import F32, F64, I1, I64, tensor
+from gradopt.ir.types import F16, F32, F64, I1, I64, IntegerType, tensor
 from gradopt.ir.values import Value
 
 Array = Any
-ELEMENTS = {"float64": F64, "float32": F32, "int64": I64, "bool": I1}
+ELEMENTS = {"float64": F64, "float32": F32, "float16": F16, "int64": I64, "uint8": IntegerType(8, "unsigned"), "bool": I1}
 
 
 @dataclass(frozen=True)

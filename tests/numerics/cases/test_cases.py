@@ -19,6 +19,7 @@ from gradopt.ir.types import FunctionType, tensor
 from gradopt.lowering.compile import compile_function
 from gradopt.lowering.interpreter import run_function
 from neural_case_programs import NEURAL_CASES
+from seed_programs import MISTAKES
 
 import gradopt
 
@@ -100,6 +101,9 @@ def compiled(module: Operation, mode: str) -> Call:
     return call
 
 
+ROUTES = pytest.mark.parametrize("route", [interpreted, compiled], ids=["interpreted", "compiled"])
+
+
 def check(found: Any, right: Any) -> None:
     """Compares what a case gives with its right value, which is a number, a nested list, or a dictionary of them."""
     if isinstance(right, Mapping):
@@ -117,7 +121,7 @@ def check(found: Any, right: Any) -> None:
 
 
 @pytest.mark.parametrize("number", CASES)
-@pytest.mark.parametrize("route", [interpreted, compiled], ids=["interpreted", "compiled"])
+@ROUTES
 def test_right_value(number: str, route: Callable[[Operation, str], Call]) -> None:
     case = CASES[number]
     module = module_of(case)
@@ -136,3 +140,16 @@ def test_every_case_is_a_test() -> None:
     assert set(RECORDS) == {*CASES, *ELSEWHERE}
     for number, (path, _) in ELSEWHERE.items():
         assert number in (HERE / path).read_text()
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=": ".join)
+@ROUTES
+def test_mistakes_of_the_seeds(mistake: tuple[str, str], route: Callable[[Operation, str], Call]) -> None:
+    """What another system gets wrong is right here."""
+    entry = MISTAKES[mistake]
+    if isinstance(entry, str):
+        assert entry in CASES
+        return
+    case, right = entry
+    module = module_of(case)
+    check(case.pick(*results_of(case, lambda mode: route(module, mode))), right)
