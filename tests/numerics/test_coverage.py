@@ -18,8 +18,10 @@ from gradopt.ir.dialect import declared_operations, find_dialect
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "tensor"), str(HERE / "neural")]
+import test_neural_compiled as neural_compiled  # noqa: E402
 import test_tensor_compiled as compiled  # noqa: E402
 from neural_samples import SAMPLES as NEURAL  # noqa: E402
+from neural_samples import Sample as NeuralSample  # noqa: E402
 from neural_support import parsed, read_reference  # noqa: E402
 from samples import DIFFERENTIABLE, NO_DERIVATIVE, SAMPLES, few, one_a_rank, rank  # noqa: E402
 from tensor_support import STATIC, module_of  # noqa: E402
@@ -122,6 +124,29 @@ def test_every_stage_of_a_tensor_op(name: str) -> None:
     missing = [stage for stage, there in stages.items() if not there]
     assert not missing, f"{name}: {missing}"
 
+
+@pytest.mark.parametrize("name", NEURAL_OPERATIONS)
+def test_every_stage_of_a_neural_op(name: str) -> None:
+    """Compiled whole and in parts in f64, in f32 and in a 16-bit type, with known and unknown sizes, and second derivatives; a bwd op's
+    are those of its hl op and of the op itself."""
+    def among(samples: list[NeuralSample]) -> bool:
+        return any(sample.name == name for sample in samples)
+
+    stages = {
+        "unknown sizes": any("{N}" in sample.text for sample in NEURAL if sample.name == name),
+        "preserved": among(neural_compiled.FIRST),
+        "compiled in a 16-bit type": any(among(samples) for samples in neural_compiled.IN_16_BITS.values()),
+    }
+    if name.startswith("hl."):
+        stages["compiled in f32"] = among(neural_compiled.IN_F32)
+        stages["compiled second derivatives"] = among(neural_compiled.TWICE) or name in STRAIGHT_THROUGH
+    else:
+        stages["differences"] = any(sample.smooth for sample in NEURAL if sample.name == name) or name in STRAIGHT_THROUGH
+    missing = [stage for stage, there in stages.items() if not there]
+    assert not missing, f"{name}: {missing}"
+
+
+STRAIGHT_THROUGH = {"hl.fake_quantize", "bwd.fake_quantize"}  # no derivative of anything: nothing to compare with differences
 
 # what one of the systems that gradopt began with has, without a derivative
 NO_RULE = "squeeze strided_slice max min prod std tril erf gelu layer_norm batch_norm clip pad tile take_along_axis put_along_axis gather_nd"

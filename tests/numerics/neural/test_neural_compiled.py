@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from gradopt.dialects.arrays import numpy_dtype
+from gradopt.ir.types import BF16, F16, F32
 from gradopt.lowering.compile import compile_function
 from neural_samples import SAMPLES, Sample
-from neural_support import VJP, arrays_for, parsed, program, run
+from neural_support import VJP, argument_types, arrays_for, parsed, program, run
 
 import gradopt
 
@@ -67,6 +70,70 @@ def test_preserved_operations_have_kernels_of_their_own(place: int, sample: Samp
         operands = [*arrays, *(random.standard_normal(result.shape) for result in results)]
         expected = run(parsed(sample, passes=f"decompose,{VJP}"), operands, "f_vjp")
         compare(compile_function(parsed(sample, dynamic), "f_vjp", preserve=BACKWARD)(*operands), expected, f"{sample.text}, adjoint preserved")
+
+
+FIRST = first_of_each(SAMPLES)
+IN_F32 = [sample for sample in FIRST if sample.name.startswith("hl.")]
+IN_16_BITS = {"f16": FIRST[::2], "bf16": FIRST[1::2]}
+TOLERANCE = {"f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
+ELEMENTS = {"f32": F32, "f16": F16, "bf16": BF16}
+TWICE = [sample for sample in SAMPLES if sample.smooth and sample in IN_F32] + [
+    next(sample for sample in SAMPLES if sample.name == each.name and sample.smooth)
+    for each in IN_F32 if not each.smooth and any(sample.name == each.name and sample.smooth for sample in SAMPLES)]
+
+
+def widened(array: Any) -> Any:
+    """Floats of any type as f64."""
+    return array if array.dtype.kind in "iub" else array.astype(np.float64)
+
+
+def narrowed(sample: Sample, element: str) -> tuple[Sample, list[Any]]:
+    """The sample in another float type, and its arrays rounded to that."""
+    other = replace(sample, text=sample.text.replace("f64", element))
+    arrays = arrays_for(sample, parsed(sample))
+    types = argument_types(parsed(other))
+    return other, [array.astype(numpy_dtype(type.element)) for array, type in zip(arrays, types, strict=True)]
+
+
+def near(found: Any, exact: list[Any], element: str, text: str) -> None:
+    """Within a tolerance of the largest element of each result; `found` has the narrow type."""
+    results = list(found) if isinstance(found, (tuple, list)) else [found]
+    for one, two in zip(results, exact, strict=True):
+        assert one.dtype == (numpy_dtype(ELEMENTS[element]) if two.dtype.kind == "f" else two.dtype), text
+        size = max(1.0, float(np.abs(two).max(initial=0)))
+        np.testing.assert_allclose(widened(one), two, TOLERANCE[element], TOLERANCE[element] * size, err_msg=f"{text} in {element}")
+
+
+@pytest.mark.parametrize("place, sample", list(enumerate(IN_F32)), ids=lambda value: getattr(value, "name", ""))
+def test_single_floats(place: int, sample: Sample) -> None:
+    """Values and gradients, with the batch size known or not, against the NumPy meaning in f64."""
+    other, arrays = narrowed(sample, "f32")
+    wide = [widened(array) for array in arrays]
+    random = np.random.default_rng(1)
+    upstream = [random.standard_normal(result.shape).astype(np.float32) for result in run(parsed(sample), wide)]
+    exact = run(parsed(sample, passes=VJP), [*wide, *map(widened, upstream)], "f_vjp")
+    near(compile_function(parsed(other, place % 2 == 0), "f_vjp")(*arrays, *upstream), exact, "f32", sample.text)
+
+
+@pytest.mark.parametrize("element, sample", [(element, sample) for element, samples in IN_16_BITS.items() for sample in samples],
+                         ids=lambda value: getattr(value, "name", value))
+def test_sixteen_bit_floats(element: str, sample: Sample) -> None:
+    other, arrays = narrowed(sample, element)
+    exact = run(parsed(sample), [widened(array) for array in arrays])
+    near(compile_function(parsed(other), "f")(*arrays), exact, element, sample.text)
+
+
+@pytest.mark.parametrize("place, sample", list(enumerate(TWICE)), ids=lambda value: getattr(value, "name", ""))
+def test_second_derivatives(place: int, sample: Sample) -> None:
+    """The derivative of the gradients by all that they read, with the batch size known or not."""
+    module = parsed(sample, place % 2 == 1, VJP)
+    arrays = arrays_for(sample, parsed(sample))
+    random = np.random.default_rng(2)
+    operands = [*arrays, *(random.standard_normal(result.shape) for result in run(parsed(sample), arrays))]
+    seeds = [random.standard_normal(result.shape) for result in run(module, operands, "f_vjp")]
+    gradopt.run_passes(module, "autodiff{func=f_vjp mode=vjp}")
+    expected = run(module.clone(), [*operands, *seeds], "f_vjp_vjp")
+    compare(compile_function(module, "f_vjp_vjp")(*operands, *seeds), expected, sample.text)
 
 
 @pytest.mark.parametrize("text", [
