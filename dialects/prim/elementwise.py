@@ -90,7 +90,8 @@ def _special(name: str) -> Meaning:
             else:
                 function = getattr(math, name)
             return np.vectorize(function, otypes=[x.dtype])(x) if x.size else x
-        return getattr(special, name)(x)
+        found = getattr(special, name)(x)
+        return np.copysign(found, x) if name == "erfinv" else found  # SciPy's loses the sign of zero
     return meaning
 
 

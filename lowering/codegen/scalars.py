@@ -79,7 +79,8 @@ def _index(element: Type) -> int:
 def _sign(x: str, element: Type) -> str:
     kind = value_type(element)
     zero, one = (f"{kind}(0.0)", f"{kind}(1.0)") if isinstance(element, FloatType) else (f"{kind}(0)", f"{kind}(1)")
-    return f"select(gt({x}, {zero}), {one}, select(lt({x}, {zero}), negate({one}), {x}))"
+    rest = f"add({x}, {zero})" if isinstance(element, FloatType) else x  # of -0 it is 0, of NaN NaN
+    return f"select(gt({x}, {zero}), {one}, select(lt({x}, {zero}), negate({one}), {rest}))"
 
 
 def scalar_expression(op: Operation, operands: Sequence[str]) -> str:

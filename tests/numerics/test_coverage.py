@@ -121,6 +121,7 @@ def test_every_stage_of_a_tensor_op(name: str) -> None:
         stages["derivatives"] = any(sample.name == name for sample in DIFFERENTIABLE)
         stages["second derivatives"] = any(sample.name == name for sample in few([s for s in DIFFERENTIABLE if s.smooth], 3))
         stages["compiled derivatives"] = any(s.name == name for s in compiled.GRADIENTS["f64", STATIC])
+        stages["compiled derivatives in a 16-bit type"] = any(s.name == name for samples, _ in compiled.SHORT.values() for s in samples)
     missing = [stage for stage, there in stages.items() if not there]
     assert not missing, f"{name}: {missing}"
 

@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gradopt.dialects.arrays import numpy_dtype
+from gradopt.dialects.constraints import FLOAT_TENSOR, NUMBER_TENSOR
+from gradopt.dialects.prim.elementwise import BINARY, UNARY
+from gradopt.ir.types import BF16, F16, F32, F64
 from samples import DIFFERENTIABLE, FAMILIES, SAMPLES, few, one_a_rank
 from tensor_support import DYNAMIC, NAMED, STATIC, TOLERANCE, VJP, Sample, close, meaning, module_of, random_like, run, size_arrays
 
@@ -86,17 +90,65 @@ def test_gradients(group: list[Sample], element: str, variant: str) -> None:
         close(one, two, f"result {index} of f_vjp of {[sample.label for sample in group]}", 1e-9 if element == "f64" else 5e-5)
 
 
-def test_special_values_of_elementwise_ops() -> None:
+SHORT = {"f16": (GRADIENTS["f64", STATIC][::2], 2e-2), "bf16": (GRADIENTS["f64", STATIC][1::2], 0.15)}
+
+
+@pytest.mark.parametrize("group, element", [each for element, (samples, _) in SHORT.items() for each in groups(samples, element, size=25)])
+def test_gradients_in_16_bits(group: list[Sample], element: str) -> None:
+    """A sample of each op, against gradients in f64 at the rounded operands."""
+    operands = [array for sample in group for array in meaning(sample, element)[0]]
+    upstream = random_like([value for sample in group for value in meaning(sample, element)[1]], 1)
+    wide = [array if array.dtype.kind in "iub" else array.astype(np.float64) for array in (*operands, *upstream)]
+    expected = run(module_of(group, STATIC, "f64", VJP), wide, "f_vjp")
+    found = compiled(module_of(group, STATIC, element), "f_vjp", [*operands, *upstream])
+    tolerance = SHORT[element][1]
+    for index, (one, two) in enumerate(zip(found, expected, strict=True)):
+        size = max(1.0, float(np.abs(two[np.isfinite(two)]).max(initial=0)))
+        np.testing.assert_allclose(one.astype(np.float64), two, tolerance, tolerance * size, err_msg=f"result {index}")
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 37.0, -37.0, 800.0, -800.0, np.inf, -np.inf, np.nan]
+ENDS = {"f64": [1e-310, -1e308, 1e308], "f32": [1e-40, -3e38, 3e38], "f16": [1e-7, -6e4, 6e4], "bf16": [1e-40, -3e38, 3e38]}
+SMALLEST = {"f64": 1e-300, "f32": 2e-38, "f16": 2e-7, "bf16": 2e-38}
+UNITS = {"f64": 1e-12, "f32": 2e-6, "f16": 4e-3, "bf16": 3e-2}
+
+
+@pytest.mark.parametrize("element", UNITS)
+def test_special_values_of_elementwise_ops(element: str) -> None:
     """NaN, infinities, zeros of both signs, huge and tiny numbers through every elementwise op of one and two float operands."""
-    numbers = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-310, -1e308, 1e308, 37.0, -37.0, 800.0, -800.0, np.inf, -np.inf, np.nan])
     chosen = [each for each in few(FAMILIES["elementwise"], 1) if each.has_float and len(each.operands) <= 2]
     samples = [Sample(each.name, ("16x1", "1x16")[: len(each.operands)], each.attributes) for each in chosen]
+    module = module_of(samples, STATIC, element)
+    numbers = np.array([*SPECIAL, *ENDS[element]]).astype(numpy_dtype({"f64": F64, "f32": F32, "f16": F16, "bf16": BF16}[element]))
     operands = [numbers.reshape(16, 1) if place == 0 else numbers.reshape(1, 16) for each in samples for place in range(len(each.operands))]
-    module = module_of(samples)
     expected = run(module, operands)
-    found, decomposed = compiled(module, "f", operands), run(module_of(samples, STATIC, "f64", "decompose"), operands)
+    found, decomposed = compiled(module, "f", operands), run(module_of(samples, STATIC, element, "decompose"), operands)
     for sample, want, *routes in zip(samples, expected, found, decomposed, strict=True):
         for got in routes:
-            assert (np.isnan(got) == np.isnan(want)).all() if got.dtype.kind == "f" else (got == want).all(), sample.label
+            assert got.dtype == want.dtype
+            if want.dtype.kind in "iub":
+                assert (got == want).all(), sample.label
+                continue
+            one, two = got.astype(np.float64), want.astype(np.float64)
+            assert (np.isnan(one) == np.isnan(two)).all(), sample.label
             with np.errstate(invalid="ignore"):
-                np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-300, err_msg=sample.label)
+                np.testing.assert_allclose(one, two, rtol=UNITS[element], atol=SMALLEST[element], err_msg=sample.label)
+
+
+@pytest.mark.parametrize("element", UNITS)
+def test_special_values_of_primitive_ops(element: str) -> None:
+    """Zeros of the right sign, and NaN where it belongs, for each pair of them and of infinities and ordinary numbers."""
+    element_type = {"f64": F64, "f32": F32, "f16": F16, "bf16": BF16}[element]
+    numbers = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.25, -0.25, 2.5, -2.5]).astype(numpy_dtype(element_type))
+    x, y = (array.ravel() for array in np.meshgrid(numbers, numbers))
+    names = [name for name, (_, constraint, _) in (UNARY | BINARY).items() if constraint in (FLOAT_TENSOR, NUMBER_TENSOR)]
+    type = f"tensor<{x.size}x{element}>"
+    lines = [f"  %{name} = prim.{name} {'%x' if name in UNARY else '%x, %y'} : {type}" for name in names]
+    results = ", ".join([type] * len(names))
+    text = "\n".join([f"func.func @f(%x: {type}, %y: {type}) -> ({results}) {{", *lines,
+                      f"  return {', '.join(f'%{name}' for name in names)} : {results}", "}"])
+    module = gradopt.parse(text)
+    for name, one, two in zip(names, compiled(module, "f", [x, y]), run(module, [x, y]), strict=True):
+        got, want = one.astype(np.float64), two.astype(np.float64)
+        assert (np.isnan(got) == np.isnan(want)).all(), name
+        assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all(), name
