@@ -269,15 +269,18 @@ SINC_TERMS = 12  # its first term left out is 1.5**24 / 25!
 
 @composite("sinc")
 def sinc(b: Builder, x: Value, op: Any) -> Value:
-    """sin(p) / p with p = pi x, and near 0 its power series in p**2."""
+    """sin(p) / p with p = pi x, the sine by the distance of x from its nearest whole number, and near 0 the power series in p**2."""
     p = constant_times(b, x, math.pi)
     near = compare(b, b.prim.abs(p), "lt", SINC_NEAR)
     u = b.prim.select(near, b.prim.mul(p, p), full_like(b, x, 0))
     series = full_like(b, x, (-1) ** SINC_TERMS / math.factorial(2 * SINC_TERMS + 1))
     for term in reversed(range(SINC_TERMS)):
         series = plus(b, b.prim.mul(series, u), (-1) ** term / math.factorial(2 * term + 1))
-    quotient = b.prim.div(b.prim.sin(p), select_constant(b, near, 1, p))
-    return b.prim.select(near, series, quotient)
+    whole = b.prim.round(x)
+    half = constant_times(b, whole, 0.5)
+    sine = b.prim.sin(constant_times(b, b.prim.sub(x, whole), math.pi))  # exact where rounding pi x would lose the angle
+    sine = b.prim.select(b.prim.cmp(b.prim.floor(half), half, predicate="eq"), sine, b.prim.neg(sine))
+    return b.prim.select(near, series, b.prim.div(sine, select_constant(b, near, 1, p)))
 
 
 def log_add(b: Builder, x: Value, y: Value) -> Value:
