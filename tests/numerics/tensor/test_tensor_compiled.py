@@ -10,6 +10,7 @@ from gradopt.dialects.arrays import numpy_dtype
 from gradopt.dialects.constraints import FLOAT_TENSOR, NUMBER_TENSOR
 from gradopt.dialects.prim.elementwise import BINARY, UNARY
 from gradopt.ir.types import BF16, F16, F32, F64
+from gradopt.lowering.compile import compile_function
 from samples import DIFFERENTIABLE, FAMILIES, SAMPLES, few, one_a_rank
 from tensor_support import DYNAMIC, NAMED, STATIC, TOLERANCE, VJP, Sample, close, meaning, module_of, random_like, run, size_arrays
 
@@ -88,6 +89,19 @@ def test_gradients(group: list[Sample], element: str, variant: str) -> None:
     found = compiled(module_of(group, variant, element), "f_vjp", [*operands, *upstream])
     for index, (one, two) in enumerate(zip(found, expected, strict=True)):
         close(one, two, f"result {index} of f_vjp of {[sample.label for sample in group]}", 1e-9 if element == "f64" else 5e-5)
+
+
+WHOLE = [each for each in few(SAMPLES, 1) if not each.name.startswith("hl.random")]
+
+
+@pytest.mark.parametrize("group", groups(WHOLE))
+def test_preserved_operations(group: list[Sample]) -> None:
+    """Kept whole by `decompose`, each has the same results."""
+    operands = [array for sample in group for array in meaning(sample)[0]]
+    found = compile_function(module_of(group), "f", preserve=sorted({sample.name for sample in group}))(*operands)
+    expected = [(sample, value) for sample in group for value in meaning(sample)[1]]
+    for one, (sample, two) in zip(found, expected, strict=True):
+        close(one, two, f"{sample.label}, preserved", 0.0 if sample.exact else TOLERANCE["f64"])
 
 
 SHORT = {"f16": (GRADIENTS["f64", STATIC][::2], 2e-2), "bf16": (GRADIENTS["f64", STATIC][1::2], 0.15)}
