@@ -13,6 +13,8 @@ from gradopt.ir.types import BF16, F16, F32, F64, I1, tensor
 sys.path.insert(0, str(Path(__file__).parent))
 from library_harness import check
 
+import gradopt
+
 RNG = np.random.default_rng(3)
 ROUNDING = {"f16": 4e-3, "bf16": 3e-2, "f32": 1e-5, "f64": 1e-12}
 
@@ -158,3 +160,21 @@ def test_backward_elements(element):
 def test_backward_of_cut_off_keys_does_not_leak(mask_kind):
     types, arrays = spoiled(mask_kind)
     backward(types, arrays, mask_kind=mask_kind)
+
+
+def beyond_results(length):
+    """The bytes that a causal attention of 8 heads of width 64 and its gradients need beside arguments and results."""
+    type = f"tensor<1x8x{length}x64xf32>"
+    text = f"""func.func @f(%q: {type}, %k: {type}, %v: {type}) -> {type} {{
+  %y = hl.attention %q, %k, %v {{head_dim = 64, mask_kind = "causal", num_heads = 8}} : ({type}, {type}, {type}) -> {type}
+  return %y : {type}
+}}"""
+    results = 4 * 8 * length * 64 * 4
+    return gradopt.compile(text, "f_vjp").peak_bytes() - results
+
+
+def test_memory_grows_with_the_length_and_not_with_its_square():
+    """Planned memory, which is what the process uses (tests/unit/remat): scores of one head alone would be 256 MiB."""
+    short, long = beyond_results(4096), beyond_results(8192)
+    assert long < 600e6
+    assert long < 2.2 * short
