@@ -120,7 +120,7 @@ def slice_again(op: Operation, b: Builder) -> Outcome:
         low, step, begin, end, stride, size = outer
         end = min(end, size)
         count = -(-(end - begin) // stride)
-        begins.append(low + begin * step)
+        begins.append(low + begin * step if count > 0 else low)  # what takes nothing begins where there is something
         strides.append(step * stride)
         ends.append(begins[-1] + (count - 1) * strides[-1] + 1 if count > 0 else begins[-1])
     return b.create("prim.slice", [inner._operands[0]], [op.results[0].type], begin=begins, end=ends, strides=strides).results[0]
