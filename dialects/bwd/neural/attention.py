@@ -76,7 +76,7 @@ class AttentionOp(AttentionAttributes):
         inner = np.einsum("bhqd,bhkd->bhqk", upstream, value)
         if self.mask_kind != "none":
             inner = np.where(weight == 0, 0, np.where(np.isfinite(value).all(-1)[:, :, None, :], inner, np.nan))
-        inner = times(weight, inner - (weight * inner).sum(axis=-1, keepdims=True))
+        inner = np.where(weight == 0, 0, times(weight, inner - (weight * inner).sum(axis=-1, keepdims=True)))
         raw = np.where(weight == 0, 0, times(inner, slope)) * query.dtype.type(self.score_scale)
 
         def over_groups(x: Array) -> Array:

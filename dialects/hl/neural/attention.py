@@ -164,7 +164,7 @@ class AttentionAttributes(Operation):
         largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
         weight = np.where(allowed, np.exp(scores - np.where(largest == -np.inf, 0, largest)), 0)
         total = weight.sum(axis=-1, keepdims=True)
-        return weight / np.where(total == 0, 1, total), slope
+        return np.where(allowed, weight / np.where(total == 0, 1, total), 0), slope
 
 
 def weighted_sum(weight: Array, values: Array, masked: bool) -> Array:

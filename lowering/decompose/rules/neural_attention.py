@@ -148,13 +148,13 @@ class Scores:
         self.weight = self.normalised(b, scores)
 
     def normalised(self, b: Builder, scores: Value) -> Value:
-        """The softmax over the keys; 0 for a row without any."""
+        """The softmax over the keys; 0 for a row without any, and for a key that is cut off from a row that is NaN."""
         largest = b.prim.reduce(scores, kind="max", axes=[KEYS])
         largest = b.prim.stop_gradient(select_constant(b, compare(b, largest, "eq", -math.inf), 0, largest))
-        weight = self.kept(b, b.prim.exp(b.prim.sub(scores, expand_axes(b, largest, scores, [KEYS]))))
+        weight = b.prim.exp(b.prim.sub(scores, expand_axes(b, largest, scores, [KEYS])))
         total = reduce_sum(b, weight, [KEYS])
         total = select_constant(b, compare(b, total, "eq", 0), 1, total)
-        return b.prim.div(weight, expand_axes(b, total, scores, [KEYS]))
+        return self.kept(b, b.prim.div(weight, expand_axes(b, total, scores, [KEYS])))
 
     def kept(self, b: Builder, x: Value) -> Value:
         """x, 0 where a key is cut off."""
@@ -187,6 +187,8 @@ def attention_backward(b: Builder, op: Any) -> list[Value]:
     inner = scores.kept(b, inner)
     row = reduce_sum(b, times(inner, weight), [KEYS])
     dscores = times(b.prim.sub(inner, expand_axes(b, row, inner, [KEYS])), weight)
+    if not op.masked:  # else a weight of 0 wins against a row that is NaN
+        dscores = scores.kept(b, dscores)
     raw = dscores
     if scores.uncapped is not None:
         raw = scores.kept(b, times(raw, tanh_slope(b, scores.uncapped)))
