@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gradopt.dialects.arrays import Array, accumulation_dtype, numpy_dtype, widen
 from gradopt.dialects.bwd.neural.attention import AttentionOp as BackwardAttention
+from gradopt.dialects.bwd.neural.attention import differentiable
 from gradopt.dialects.constraints import ANY_TENSOR, FLOAT_TENSOR, INTEGER_TENSOR, check_dims, tensor_type
 from gradopt.dialects.hl.linear import DetOp, InverseOp, SolveOp
 from gradopt.dialects.hl.neural.attention import AttentionAttributes as _Attributes
@@ -73,7 +74,7 @@ class KernelAttentionOp(_Attributes):
 
 
 class KernelAttentionBackwardOp(_Attributes):
-    """`bwd.attention` (without dbias) from the forward kernel's result and log-sum-exp."""
+    """`bwd.attention` from the forward kernel's result and log-sum-exp."""
 
     __slots__ = ()
     name = "kernel.attention_backward"
@@ -100,10 +101,11 @@ class KernelAttentionBackwardOp(_Attributes):
         check_dims("dy", self.dy, tensor_type(self.q).dims)
         check_dims("y", self.y, tensor_type(self.q).dims)
         check_dims("lse", self.lse, [batch, self.num_heads, queries])
-        operands = (self.q, self.k, self.v)
-        if list(self.wrt) != sorted(set(self.wrt)) or not set(self.wrt) <= {0, 1, 2}:
-            raise InvalidOperation(f"attribute 'wrt' is {list(self.wrt)}, expected rising values of [0, 1, 2]")
-        return [operands[index].type for index in self.wrt]
+        operands = (self.q, self.k, self.v, self.mask_or_bias)
+        every = differentiable(self)
+        if list(self.wrt) != sorted(set(self.wrt)) or not set(self.wrt) <= set(every):
+            raise InvalidOperation(f"attribute 'wrt' is {list(self.wrt)}, expected rising values of {list(every)}")
+        return [operands[index].type for index in self.wrt]  # type: ignore[union-attr]
 
     def evaluate(self, q: Array, k: Array, v: Array, dy: Array, y: Array, lse: Array,
                  mask: Array | None = None) -> tuple[Array, ...]:

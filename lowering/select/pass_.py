@@ -44,19 +44,12 @@ def attention(b: Builder, op: Any) -> list[Value]:
 
 
 @selection("bwd.attention")
-def attention_backward(b: Builder, op: Any) -> list[Value] | None:
-    """The forward kernel again (`cse` merges it with the first) and the backward kernel. The gradient of a bias is left to an operation
-    of its own, which `decompose` lowers."""
-    served = [index for index in op.wanted if index != 3]
-    if not served:
-        return None
-    properties = {name: value for name, value in op.properties.items() if name != "wrt"}
+def attention_backward(b: Builder, op: Any) -> list[Value]:
+    """The forward kernel again (`cse` merges it with the first) and the backward kernel."""
+    properties = {**op.properties, "wrt": list(op.wanted)}
     mask = [op.mask_or_bias] if op.mask_or_bias is not None else []
     y, lse = _forward(b, op)
-    found: list[Value] = list(b.create("kernel.attention_backward", [op.q, op.k, op.v, op.dy, y, lse, *mask], wrt=served, **properties).results)
-    if len(served) < len(op.wanted):
-        found += b.create("bwd.attention", [op.q, op.k, op.v, op.dy, *mask], wrt=[3], **properties).results
-    return found
+    return list(b.create("kernel.attention_backward", [op.q, op.k, op.v, op.dy, y, lse, *mask], **properties).results)
 
 
 def _pooling(b: Builder, op: Any) -> tuple[Value, Value] | None:
@@ -102,8 +95,8 @@ class SelectKernelsPass(Pass):
     The adjoint of attention asks for the forward kernel once more, for its rows' log-sum-exp: `cse` merges the two, and nothing is
     computed twice.
 
-    Needs: nothing. Guarantees: each `hl.attention`, and each `bwd.attention` but the gradient of a bias, is a `kernel` op; so are
-    `hl.max_pool2d` and `bwd.max_pool2d` of images of static size, `hl.solve`, `hl.inverse` and `hl.det`.
+    Needs: nothing. Guarantees: each `hl.attention` and `bwd.attention` is a `kernel` op; so are `hl.max_pool2d` and
+    `bwd.max_pool2d` of images of static size, `hl.solve`, `hl.inverse` and `hl.det`.
 
     Before:
 

@@ -87,12 +87,12 @@ def test_forward_elements(element):
 
 def spoiled(mask_kind, queries=70, keys=90):
     """Operands with inf and NaN in some keys and values, and a mask that cuts most of them off."""
-    mask = (queries, keys) if mask_kind == "custom" else None
+    mask = (queries, keys) if mask_kind in ("custom", "bias") else None
     types, arrays = operands(queries=queries, keys=keys, mask=mask, mask_kind=mask_kind)
     arrays[1][0, 0, 80, 3], arrays[1][1, 1, 85, 0] = np.nan, np.inf
     arrays[2][0, 0, 82, 3], arrays[2][0, 1, 70, 1], arrays[2][1, 0, 5, 1] = np.inf, np.nan, -np.inf
     if mask is not None:
-        arrays[3][:60, [5, 70, 80, 82, 85]] = False
+        arrays[3][:60, [5, 70, 80, 82, 85]] = False if mask_kind == "custom" else -np.inf
     return types, arrays
 
 
@@ -144,6 +144,37 @@ def test_backward_with_a_mask(mask, kind):
     backward(types, arrays, heads=4, mask_kind=kind, softcap=1.5, scale=0.7, masked=True)
 
 
+BIASES = [(70, 90), (1, 70), (2, 4, 70, 90), (1, 4, 70, 90), (2, 1, 70, 90), (1, 1, 70, 90), (2, 1, 1, 90), (1, 4, 1, 90), (1, 1, 1, 90),
+          (2, 4, 70, 1), (1, 4, 70, 1), (1, 1, 70, 1), (2, 4, 1, 1), (1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("shape", BIASES)
+def test_gradient_of_a_bias(shape):
+    """Repeated along any axes; with two query heads for each key head."""
+    queries, keys = shape if len(shape) == 2 else (70, 90)
+    types, arrays = operands(heads=4, key_heads=2, queries=queries, keys=keys, mask=shape, mask_kind="bias")
+    backward(types, arrays, heads=4, mask_kind="bias", wrt=(0, 1, 2, 3))
+    backward(types, arrays, heads=4, mask_kind="bias", softcap=1.5, scale=0.7, masked=True, wrt=(3,))
+
+
+@pytest.mark.parametrize("sizes", [{"batch": 0}, {"queries": 0}, {"keys": 0}, {"batch": 1, "heads": 1}, {"batch": 1, "keys": 1}, {"batch": 11},
+                                   {"heads": 1, "keys": 400}, {"batch": 3, "heads": 6, "key_heads": 3}])
+@pytest.mark.parametrize("full", [(), (2, 3), (0, 1), (0, 1, 2, 3)])
+def test_gradient_of_a_bias_of_some_sizes(sizes, full):
+    sizes = {"batch": 2, "heads": 2, "queries": 17, "keys": 90, **sizes}
+    whole = (sizes["batch"], sizes["heads"], sizes["queries"], sizes["keys"])
+    types, arrays = operands(**sizes, mask=tuple(size if axis in full else 1 for axis, size in enumerate(whole)), mask_kind="bias")
+    backward(types, arrays, heads=sizes["heads"], mask_kind="bias", wrt=(1, 3))
+
+
+@pytest.mark.parametrize("element", [F16, BF16, F64])
+@pytest.mark.parametrize("shape", [(70, 90), (2, 2, 70, 90), (2, 1, 1, 90), (1, 2, 70, 1)])
+def test_gradient_of_a_bias_elements(element, shape):
+    types, arrays = operands(queries=70, keys=90, element=element, mask=shape, mask_kind="bias")
+    backward(types, arrays, element, mask_kind="bias", wrt=(0, 3), softcap=2.0)
+    backward(types, arrays, element, mask_kind="bias", wrt=(3,))
+
+
 @pytest.mark.parametrize("wrt", [(0,), (1,), (2,), (0, 2), (1, 2)])
 def test_backward_of_some_operands(wrt):
     types, arrays = operands(queries=70, keys=90)
@@ -156,10 +187,14 @@ def test_backward_elements(element):
     backward(types, arrays, element, mask_kind="causal")
 
 
-@pytest.mark.parametrize("mask_kind", ["causal", "custom"])
+@pytest.mark.parametrize("mask_kind", ["causal", "custom", "bias"])
 def test_backward_of_cut_off_keys_does_not_leak(mask_kind):
     types, arrays = spoiled(mask_kind)
     backward(types, arrays, mask_kind=mask_kind)
+    if mask_kind == "bias":
+        arrays[3][3], arrays[3][5, 7], arrays[3][7, 2] = -np.inf, np.nan, np.inf
+        backward(types, arrays, mask_kind=mask_kind, wrt=(0, 1, 2, 3), masked=True)
+        backward(types, arrays, mask_kind=mask_kind, wrt=(0, 1, 2, 3))
 
 
 def beyond_results(length):

@@ -58,6 +58,17 @@ def test_attention_backward_of_dynamic_lengths():
     _compare(types, body, lambda n, m: tuple(floats(n, 2, m, 8) for _ in range(4)), 1e-4)
 
 
+@pytest.mark.parametrize("shape", [[N, 2, M, M], [M, M], [1, 2, M, 1], [1, 1, 1, M], [N, 2, 1, 1]])
+def test_gradient_of_a_bias_of_dynamic_lengths(shape):
+    types, heads = [*[tensor([N, 2, M, 8], F32)] * 4, tensor(shape, F32)], {**HEADS, "mask_kind": "bias"}
+
+    def body(b, q, k, v, dy, bias):
+        y, lse = b.create("kernel.attention", [q, k, v, bias], **heads).results
+        return b.create("kernel.attention_backward", [q, k, v, dy, y, lse, bias], wrt=[0, 3], **heads).results
+
+    _compare(types, body, lambda n, m: (*(floats(n, 2, m, 8) for _ in range(4)), floats(*({N: n, M: m}.get(size, size) for size in shape))), 2e-4)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_dynamic(name):
     shapes, body, make = PROGRAMS[name]

@@ -26,6 +26,11 @@ from gradopt.ir.declare import (
 from gradopt.ir.types import Type, tensor
 
 
+def differentiable(op: AttentionAttributes) -> tuple[int, ...]:
+    """The operands of attention that have a gradient: q, k, v and a bias."""
+    return (0, 1, 2, 3) if op.mask_kind == "bias" else (0, 1, 2)
+
+
 class AttentionOp(AttentionAttributes):
     """The gradients of `hl.attention`: dq, dk, dv and, with mask_kind "bias", dbias; attributes as there.
 
@@ -51,7 +56,7 @@ class AttentionOp(AttentionAttributes):
     @property
     def wanted(self) -> tuple[int, ...]:
         """`wrt`, or all gradients that exist."""
-        every = (0, 1, 2, 3) if self.mask_kind == "bias" else (0, 1, 2)
+        every = differentiable(self)
         if self.wrt is None:
             return every
         if not self.wrt or list(self.wrt) != sorted(set(self.wrt)) or not set(self.wrt) <= set(every):

@@ -2,32 +2,23 @@
 
 P = exp(S - lse), dP = dy v^T, dS = P * (dP - rowsum(dy * y)); dv = P^T dy, dk = dS^T (scale * q), dq = scale * dS k. A chunk owns some
 blocks of keys of one key head (all its query heads), so dk and dv have one writer; each part of the keys adds up a dq of its own, and
-those are added in order.
+those are added in order. The gradient of a bias is dS (attention_bias.py).
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
-from gradopt.ir.sizes import Size, ceildiv, multiply
+from gradopt.ir.sizes import Size, ceildiv
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch, library
 from gradopt.lowering.codegen.library.attention import careful_product, packed_strides
+from gradopt.lowering.codegen.library.attention_bias import BATCH, HEADS, BiasGradient, Split, reduced_axes, split_of
 from gradopt.lowering.codegen.library.attention_pack import flags, pack_rows, pack_transposed, rows, transposed
 from gradopt.lowering.codegen.library.attention_shape import Keys, Shape, load_text, shape_of, strides_of
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, temporary, times
 from gradopt.lowering.codegen.scalars import value_type
-
-MOST_PARTS = 4
-WANTED_POINTS = 8
-
-
-def part_count(shape: Shape) -> int:
-    """In how many parts the keys of a head are worked on at the same time."""
-    heads, number = multiply(shape.batch, shape.key_heads), shape.key_blocks
-    if not isinstance(heads, int) or not isinstance(number, int):
-        return 1
-    return max(1, min(MOST_PARTS, -(-WANTED_POINTS // max(heads, 1)), number))
 
 
 class Inputs:
@@ -83,15 +74,16 @@ def row_products(op: Any, shape: Shape, dy: Value, delta: Value) -> Launch:
 
 @library("kernel.attention_backward")
 def attention_backward(op: Any) -> list[Launch]:
-    """Packed operands, the blocks of keys, and dq from its parts."""
+    """Packed operands, the blocks of keys, and dq and a bias's gradient from their parts."""
     shape = shape_of(op)
     inputs = Inputs(op, shape)
-    parts = part_count(shape)
-    dq = temporary((parts, shape.batch, shape.heads, shape.query_blocks, shape.query_block, shape.width), shape.element)
-    launches = [*inputs.launches, _Backward(op, shape, inputs, parts, dq).launch()]
+    split = split_of(op, shape)
+    bias = BiasGradient(op, shape, split) if 3 in op.wrt else None
+    dq = temporary((split.parts, shape.batch, shape.heads, shape.query_blocks, shape.query_block, shape.width), shape.element)
+    launches = [*inputs.launches, *(bias.before() if bias else ()), _Backward(op, shape, inputs, split, dq, bias).launch()]
     if 0 in op.wrt:
-        launches.append(collect(op, shape, parts, dq))
-    return launches
+        launches.append(collect(op, shape, split.parts, dq))
+    return [*launches, *(bias.after() if bias else ())]
 
 
 def collect(op: Any, shape: Shape, parts: int, dq: Value) -> Launch:
@@ -129,12 +121,12 @@ def collect(op: Any, shape: Shape, parts: int, dq: Value) -> Launch:
 class _Backward:
     """Writes the main kernel."""
 
-    def __init__(self, op: Any, shape: Shape, inputs: Inputs, parts: int, dq: Value) -> None:
-        self.op, self.shape, self.parts = op, shape, parts
+    def __init__(self, op: Any, shape: Shape, inputs: Inputs, split: Split, dq: Value, bias: BiasGradient | None) -> None:
+        self.op, self.shape, self.split, self.bias = op, shape, split, bias
         source = self.source = Source()
         self.q, self.dy, self.delta, self.kt, self.vt, self.lse = (source.pointer(value) for value in (
             inputs.q, inputs.dy, inputs.delta, inputs.kt, inputs.vt, op.lse))
-        self.outputs = {index: source.pointer(result) for index, result in zip(op.wrt, op.results) if index}
+        self.outputs = {index: source.pointer(result) for index, result in zip(op.wrt, op.results) if index in (1, 2)}
         if 0 in op.wrt:
             self.k, self.dq = source.pointer(inputs.k), source.pointer(dq)
             self.k_strides = [source.size(stride) for stride in (
@@ -148,30 +140,45 @@ class _Backward:
         block, keys, width, kind = shape.query_block, shape.key_block, shape.width, shape.kind
         self.s, self.t = (source.scratch(kind, block * keys) for _ in range(2))
         self.sums = {index: source.scratch(kind, keys * width) for index in self.outputs}
+        self.batch, self.slots = source.size(shape.batch), source.size(split.batches)
+        if bias is not None:
+            bias.begin(source)
 
     def launch(self) -> Launch:
-        """A point is a key head and a part of its blocks of keys."""
+        """A point is a slot of the batch, one of the key heads, and a part of the blocks of keys."""
+        source, split = self.source, self.split
+        reduced = reduced_axes(self.op, self.shape)
+        with source.loop("point", "hi", "lo"), ExitStack() as loops:
+            source.add(f"""
+                rest = index_divide(point, {split.parts})
+                part = point - rest * {split.parts}
+                slot_b = index_divide(rest, {split.heads})
+                slot_h = rest - slot_b * {split.heads}
+            """)
+            if self.bias is not None:
+                self.bias.start()
+            for name, slot, end, step, several in (("b", "slot_b", self.batch, self.slots, BATCH in reduced),
+                                                   ("hk", "slot_h", self.shape.key_heads, split.heads, HEADS in reduced)):
+                source.line(f"{name} = {slot}")
+                if several:
+                    loops.enter_context(source.steps(name, str(end), str(step)))
+            self._head()
+        extent: Size = times(split.batches, split.heads, split.parts)
+        return source.launch(extent, 1 if isinstance(extent, int) and extent <= 256 else ceildiv(extent, 256))
+
+    def _head(self) -> None:
+        """A part of the blocks of keys of one key head."""
         source, shape = self.source, self.shape
         block, width = shape.query_block, shape.width
-        with source.loop("point", "hi", "lo"):
+        if 0 in self.op.wrt:
             source.add(f"""
-                rest = index_divide(point, {self.parts})
-                part = point - rest * {self.parts}
-                b = index_divide(rest, {shape.key_heads})
-                hk = rest - b * {shape.key_heads}
+                to = part * {self.part_step} + (b * {shape.heads} + hk * {shape.groups}) * {self.query_blocks} * {block * width}
+                for i in range(to, to + {shape.groups * block * width} * {self.query_blocks}):
+                    store({self.dq}, i, {shape.kind}(0.0))
             """)
-            if 0 in self.op.wrt:
-                source.add(f"""
-                    to = part * {self.part_step} + (b * {shape.heads} + hk * {shape.groups}) * {self.query_blocks} * {block * width}
-                    for i in range(to, to + {shape.groups * block * width} * {self.query_blocks}):
-                        store({self.dq}, i, {shape.kind}(0.0))
-                """)
-            source.line("kb = part")
-            with source.block(f"while kb < {self.key_blocks}"):
-                self._keys()
-                source.line(f"kb = kb + {self.parts}")
-        extent: Size = times(shape.batch, shape.key_heads, self.parts)
-        return source.launch(extent, 1 if isinstance(extent, int) and extent <= 256 else ceildiv(extent, 256))
+        source.line("kb = part")
+        with source.steps("kb", self.key_blocks, str(self.split.parts)):
+            self._keys()
 
     def _keys(self) -> None:
         """One block of keys: its sums over all queries that may attend to it."""
@@ -232,6 +239,8 @@ class _Backward:
                 self._row(True)
             with source.block("else"):
                 self._row(False)
+            if self.bias is not None:
+                self.bias.add_row(*((self.bias.row, "0") if self.bias.row else (self.t, "at")))
         if 2 in self.sums:
             self._keys_product(self.s, self.dy, self.sums[2])
         if 1 in self.sums:
@@ -261,6 +270,8 @@ class _Backward:
             zero = f"eq(p, {kind}(0.0))"
             if self.op.masked:
                 zero = f"bit_or({zero}, eq(e, {kind}(0.0)))"
+            if self.bias is not None and self.bias.row:  # the bias is added after the cap
+                source.line(f"store({self.bias.row}, j, select({zero}, {kind}(0.0), multiply(p, e)))")
             source.line("e = multiply(p, e)" if self.op.softcap is None else "e = multiply(multiply(p, e), u)")
             source.line(f"store({self.t}, at + j, select({zero}, {kind}(0.0), e))")
             source.line(f"store({self.s}, at + j, p)")

@@ -115,6 +115,13 @@ class Source:
         """`for variable in range(begin, end):` as a `with` block."""
         return self.block(f"for {variable} in range({begin}, {end})")
 
+    @contextmanager
+    def steps(self, variable: str, end: str, step: str) -> Iterator[None]:
+        """A loop that goes on from the variable's value by steps of `step` while it is below `end`."""
+        with self.block(f"while {variable} < {end}"):
+            yield
+            self.line(f"{variable} = {variable} + {step}")
+
     def launch(self, extent: Size, grain: Size) -> Launch:
         """The finished kernel."""
         text = "def kernel(lo, hi, context):\n" + "\n".join(self.lines) + "\n    return 0\n"

@@ -241,6 +241,20 @@ def test_attention_keeps_no_scores() -> None:
     assert function.executable.temporary_bytes() < 2 * 512 * 512 * 4 / 2
 
 
+@pytest.mark.parametrize("bias", ["1x2x512x512", "512x512", "1x2x1x512", "1x1x512x1"])
+def test_the_gradient_of_a_bias_computes_no_scores_again(bias: str) -> None:
+    """The two kernels of attention, and what follows; no scores in memory but a gradient that is as large."""
+    q, b = "tensor<1x2x512x16xf32>", f"tensor<{bias}xf32>"
+    function = compiled(f"%q: {q}, %k: {q}, %v: {q}, %b: {b}",
+                        f'  %y = hl.attention %q, %k, %v, %b {{head_dim = 16, mask_kind = "bias", num_heads = 2}} : ({q}, {q}, {q}, {b}) -> {q}\n'
+                        f"  %r = hl.sum %y : ({q}) -> tensor<f32>", "tensor<f32>", "f_value_and_grad", ["q", "k", "v", "b"])
+    names = [op.name for op in dict.fromkeys(function.program.origins)]
+    assert names.count("kernel.attention") == names.count("kernel.attention_backward") == 1
+    assert not any(op.name == "prim.dot" or "kernel.gemm" in str(op) for op in function.module.walk())
+    sums = 2 * 512 * 512 * 4 if bias == "512x512" else 0  # two points' sums over the heads
+    assert function.executable.temporary_bytes() - sums < 2 * 512 * 512 * 4 / 2
+
+
 @pytest.mark.parametrize(("mask", "queries", "visited"), [
     ("", 512, 8 * 8), (', mask_kind = "causal"', 512, 8 * 9 // 2), (', mask_kind = "causal"', 128, 7 + 8),
     (', mask_kind = "sliding_window", window = 64', 512, 8 + 7),
