@@ -1,4 +1,4 @@
-"""`--emit`: a module as MLIR text, as StableHLO, as dot, as JSON, or as the code that it compiles to."""
+"""`--emit`: a module as MLIR text, as StableHLO, as Python that builds it, as dot, as JSON, or as the code that it compiles to."""
 
 from __future__ import annotations
 
@@ -56,6 +56,13 @@ def emit_stablehlo(module: Operation) -> str:
     return print_operation(to_stablehlo(module), generic=True)
 
 
+def emit_python(module: Operation) -> str:
+    """Python that builds the module."""
+    from gradopt.tools.python_source import python_source
+
+    return python_source(module)
+
+
 def emit_numba(module: Operation) -> str:
     """The kernels of every function of the module as the Python source that is compiled."""
     return _kernels(module, "#", lambda kernel: str(kernel.source).strip("\n") + "\n")
@@ -93,4 +100,4 @@ def _kernels(module: Operation, comment: str, text: Callable[[Any], str]) -> str
 
 
 EMITTERS: dict[str, Callable[[Operation], str]] = {
-    "stablehlo": emit_stablehlo, "dot": emit_dot, "json": emit_json, "numba": emit_numba, "asm": emit_asm}
+    "stablehlo": emit_stablehlo, "python": emit_python, "dot": emit_dot, "json": emit_json, "numba": emit_numba, "asm": emit_asm}

@@ -30,7 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if len(files) > 1:
             raise UsageError(f"takes one file, found {len(files)}: {' '.join(files)}")
         status = _inform(options)
-        return Run(options, files[0] if files else "-").run() if status is None else status
+        if status is not None:
+            return status
+        run = Run(options, files[0] if files else "-")
+        return run.run() if options["shrink"] is None else _is_interesting(run, options["shrink"])
 
     return run_tool("gradopt", work)
 
@@ -50,6 +53,17 @@ def _inform(options: dict[str, Any]) -> int | None:
     else:
         return None
     return OK
+
+
+def _is_interesting(run: Run, text: str) -> int:
+    """`--shrink`: OK where the run comes to an internal error, or to one that says `text`; WRONG_INPUT elsewhere."""
+    import io
+    from contextlib import redirect_stderr, redirect_stdout
+
+    said = io.StringIO()
+    with redirect_stderr(said), redirect_stdout(io.StringIO()):
+        status = run.run()
+    return OK if (text in said.getvalue() if text else status == INTERNAL_ERROR) else WRONG_INPUT
 
 
 class Run:
@@ -246,7 +260,8 @@ class Run:
 
         sys.stderr.write(f"{self.name}: internal error: {error if type(error).__name__ == 'InternalError' else repr(error)}\n")
         self.status = INTERNAL_ERROR
-        self._reproduce(chunk, items, self.options["crash_reproducer"] or "gradopt-reproducer.ir",
+        path = "gradopt-reproducer.ir" if self.options["shrink"] is None else None
+        self._reproduce(chunk, items, self.options["crash_reproducer"] or path,
                         "".join(traceback.format_exception(type(error), error, error.__traceback__)))
 
     def _reproduce(self, chunk: Source, items: Sequence[Item], path: str | None, trace: str | None) -> None:

@@ -56,6 +56,24 @@ def test_a_pass_that_raises_leaves_a_reproducer(program: str, monkeypatch: pytes
     assert main(["--run-reproducer", "gradopt-reproducer.ir"]) == 3
 
 
+def test_shrink_is_the_test_of_a_reducer(program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 0 only for what the reducer is to keep; nothing is printed, nothing is left behind."""
+    def fail(op: Operation, context: object) -> None:
+        if any(inner.name == "prim.exp" for inner in op.walk()):
+            raise KeyError("oops")
+
+    break_cse(monkeypatch, fail)
+    assert main(["--pass=cse", "--shrink", program]) == 0
+    assert main(["--pass=dce", "--shrink", program]) == 1
+    assert main(["--pass=cse", "--shrink=KeyError: 'oops'", program]) == 0
+    assert main(["--pass=cse", "--shrink=ValueError", program]) == 1
+    Path("wrong.ir").write_text("func.func @f() {\n  hl.ad\n  return\n}\n")
+    assert main(["--shrink", "wrong.ir"]) == 1
+    assert main(["--shrink=has no operation", "wrong.ir"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert sorted(path.name for path in Path().iterdir()) == ["program.ir", "wrong.ir"]
+
+
 def test_a_pass_that_breaks_the_ir_is_found(program: str, monkeypatch: pytest.MonkeyPatch,
                                             capsys: pytest.CaptureFixture[str]) -> None:
     def damage(op: Operation, context: object) -> None:
