@@ -17,7 +17,8 @@ CHUNK_WORK = 1 << 15  # elements (weighted) in a chunk at least: about ten micro
 MOST_CHUNKS = 64
 FEW_CHUNKS = 8  # fewer chunks than this are of the same size, so that no thread waits long for the last one
 MOST_PARTIALS = 16  # chunks of a nest that accumulates: each has a row of partial results
-INTERCHANGED_BLOCK = 256  # consecutive points that an interchanged nest keeps in scratch at most
+INTERCHANGED_BLOCK = 256  # consecutive points that an interchanged nest keeps in scratch at most,
+MOST_INTERCHANGED_ROW = 1024  # but a whole row of this size: its chunks read memory from end to end
 FEWEST_INTERCHANGED = 8  # consecutive points that are worth a loop of their own
 MOST_KEPT_ELEMENTS = 1 << 17
 FEWEST_PRODUCT_ROWS, MOST_PRODUCT_ROWS = 64, 128  # in a chunk of a product: more make packing cheaper, fewer share the work better
@@ -119,7 +120,11 @@ def _grain(cluster: Cluster, outer: list[tuple[str, Size]], inner: list[tuple[st
     least = max(1, CHUNK_WORK // max(per_row * _weight(cluster), 1))
     if interchange:
         enough = rows // MOST_CHUNKS if isinstance(rows, int) else 0  # whole cache lines, where there are points enough
-        return max(16, min(INTERCHANGED_BLOCK, max(least, min(enough, 64))))
+        grain = max(16, min(INTERCHANGED_BLOCK, max(least, min(enough, 64))))
+        row = outer[-1][1]
+        if isinstance(row, int) and isinstance(rows, int) and row <= MOST_INTERCHANGED_ROW and rows // row >= FEW_CHUNKS:
+            return -(-grain // row) * row
+        return grain
     if isinstance(rows, int):
         grain = max(least, -(-rows // most), 1)
         chunks = -(-rows // grain)
