@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 import scipy.linalg as linalg
 import scipy.special as special
-from samples_backward import adjoint, complex_step, running
+from rank_shapes import MIDDLE, SHAPES, SIZES
 from samples_elementwise import exact_c
+from samples_empty import SAMPLES as EMPTY
 from samples_indexing import along, multi, nd, put, take
 from samples_linear import brute, definite, each, regular
+from samples_ranks_backward import backward
 from samples_reduction import KEY, REDUCTIONS, by_steps, one_hot
 from samples_shape import collapse, overwritten, rolled, tiled
 from tensor_support import Sample, between, given, integers, op
-
-SHAPES = {0: "", 1: "N", 2: "Nx4", 3: "2xNx4", 4: "2x1xNx2", 5: "2x1xNx1x2"}
-SIZES = {rank: tuple(3 if size == "N" else int(size) for size in text.split("x") if size) for rank, text in SHAPES.items()}
-MIDDLE = {rank: text.split("x").index("N") for rank, text in SHAPES.items() if rank}  # the axis of size N
 
 
 def bits() -> list[Sample]:
@@ -296,152 +294,8 @@ def linear() -> list[Sample]:
     return samples
 
 
-def backward() -> list[Sample]:
-    samples = [
-        op("bwd.cumsum", "1", results="", reference=lambda dy, *n: dy[0]),
-        op("bwd.cumprod", "", "1", reference=lambda x, dy: dy[0]),
-        op("bwd.take", "2", "2:i64", results="", data={1: given([0, -1])}, reference=lambda dy, i: dy.sum()),
-        op("bwd.gather", "2", "2:i64", results="", data={1: given([0, 0])}, reference=lambda dy, i: dy.sum()),
-    ]
-    for rank, shape in SHAPES.items():
-        sizes = SIZES[rank]
-        samples += [
-            op("bwd.relu", shape, shape, reference=lambda x, dy: np.where(x > 0, dy, 0)),
-            op("bwd.activation", shape, shape, kind="sigmoid", reference=lambda x, dy: dy * special.expit(x) * special.expit(-x)),
-        ]
-        if not rank:
-            continue
-        axis = MIDDLE[rank]
-        less = "x".join(size for place, size in enumerate(shape.split("x")) if place != axis)
-        one = "x".join("1" if size == "N" else size for size in shape.split("x"))
-        four = shape.replace("N", "4")
-        at = {1: integers(0, 3)}
-        samples += [
-            op(
-                "bwd.softmax",
-                shape,
-                shape,
-                axis=axis,
-                data={0: between(0, 1)},
-                reference=lambda y, dy, axis=axis: dy * y - y * np.add.reduce(dy * y, axis, keepdims=True),
-            ),
-            op(
-                "bwd.log_softmax",
-                shape,
-                shape,
-                axis=axis,
-                data={0: between(-3, 0)},
-                reference=lambda y, dy, axis=axis: dy - np.exp(y) * np.add.reduce(dy, axis, keepdims=True),
-            ),
-            op(
-                "bwd.cumsum",
-                shape,
-                results=shape,
-                axis=axis,
-                reference=lambda dy, *n, axis=axis: adjoint(lambda e: running(np.add, e, axis, False, False), dy.shape, dy),
-            ),
-            op(
-                "bwd.cumprod",
-                shape,
-                shape,
-                axis=axis,
-                reference=lambda x, dy, axis=axis: complex_step(lambda z: running(np.multiply, z, axis, False, False), x, dy),
-            ),
-            *(
-                op(
-                    name,
-                    four,
-                    "4:i64",
-                    results=shape,
-                    axis=axis,
-                    data={1: integers(-3, 3)},
-                    reference=lambda dy, i, *n, axis=axis, sizes=sizes: adjoint(lambda e: take(axis, "clip")(e, i), sizes, dy),
-                )
-                for name in ("bwd.take", "bwd.gather")
-            ),
-            op(
-                "bwd.put_along_axis",
-                shape,
-                f"{shape}:i64",
-                results=shape,
-                axis=axis,
-                data={1: integers(-3, 3)},
-                reference=lambda dy, i, *n, axis=axis, sizes=sizes: adjoint(lambda e: along(axis, "clip")(e, i), sizes, dy),
-            ),
-            op(
-                "bwd.indexing_one_hot",
-                one,
-                f"{less}:i64",
-                results=shape,
-                axis=axis,
-                data=at,
-                reference=lambda dy, i, *n, axis=axis, sizes=sizes: adjoint(
-                    lambda e: along(axis, "clip")(e, np.expand_dims(i, axis)), sizes, dy
-                ),
-            ),
-            op(
-                "bwd.take_multi",
-                four,
-                "4:i64",
-                results=shape,
-                axes=[axis],
-                data={1: integers(-3, 3)},
-                reference=lambda dy, i, *n, axis=axis, sizes=sizes: adjoint(lambda e: multi([axis], "clip")(e, i), sizes, dy),
-            ),
-        ]
-    return samples
-
-
-def zeros_of(*shape: int) -> Any:
-    """A reference without elements, or of zeros."""
-    return lambda *operands: np.zeros(shape)
-
-
-def empty() -> list[Sample]:
-    """Tensors without elements, where the other lists have none."""
-    i1 = [op(f"logical_{name}", "0xN:i1", "N:i1", reference=zeros_of(0, 3)) for name in ("and", "or", "xor")]
-    i8 = [op(f"bitwise_{name}", "Nx0:i8", "1:i8", reference=zeros_of(3, 0)) for name in ("and", "or", "xor")]
-    shifts = [op(f"shift_{way}", "0:i32", "0:i32", reference=zeros_of(0)) for way in ("left", "right")]
-    return [
-        *i1,
-        *i8,
-        *shifts,
-        op("logical_not", "0xN:i1", reference=zeros_of(0, 3)),
-        op("bitwise_not", "0xN:i8", reference=zeros_of(0, 3)),
-        op("eye", results="0xN", reference=zeros_of(0, 3)),
-        op("triu", "Nx0", reference=zeros_of(3, 0)),
-        op("one_hot", "0xN:i64", results="0xNx4", depth=4, reference=zeros_of(0, 3, 4)),
-        op("cast", "0xN", results="0xN:i32", reference=zeros_of(0, 3)),
-        op("bitcast", "0xN:f32", results="0xN:i32", reference=zeros_of(0, 3)),
-        op("shape_cast", "0xN", results="0x3", reference=zeros_of(0, 3)),
-        op("dim", "0xN", axis=0, reference=zeros_of()),
-        op("variance", "0xN", axes=[1], reference=zeros_of(0)),
-        op("std", "0xN", axes=[1], reference=zeros_of(0)),
-        op("argsort", "0xN", axis=1, reference=zeros_of(0, 3)),
-        op("topk", "0x3", k=2, reference=lambda x: (np.zeros((0, 2)), np.zeros((0, 2)))),
-        op("tile", "0xN", repeats=[2, 2], reference=lambda x: np.zeros((0, 2 * x.shape[1]))),
-        op("dynamic_update_slice", "Nx4", "0x4", ":i64", ":i64", data={2: given(1), 3: given(0)}, reference=lambda x, u, i, j: x),
-        op("take_along_axis", "Nx4", "0x4:i64", axis=0, reference=zeros_of(0, 4)),
-        op("put_along_axis", "Nx4", "0x4:i64", "0x4", axis=0, kind="add", reference=lambda x, i, u: x),
-        op("indexing_one_hot", "0x4", "0:i64", axis=1, reference=zeros_of(0, 1)),
-        op("set_one_hot", "0x4", "0:i64", "0x1", axis=1, reference=zeros_of(0, 4)),
-        op("take_multi", "Nx4", "0:i64", axes=[0], reference=zeros_of(0, 4)),
-        op("set_multi", "Nx4", "0x4", "0:i64", axes=[0], reference=lambda x, u, i: x),
-        op("add_multi", "Nx4", "0x4", "0:i64", axes=[0], reference=lambda x, u, i: x),
-        op("scatter_nd", "Nx4", "0x1:i64", "0x4", kind="add", reference=lambda x, i, u: x),
-        op("embedding", "Nx4", "0:i64", reference=zeros_of(0, 4)),
-        op("bwd.cumsum", "0xN", results="0xN", axis=1, reference=zeros_of(0, 3)),
-        op("bwd.cumprod", "0xN", "0xN", axis=1, reference=zeros_of(0, 3)),
-        op("bwd.gather", "0x4", "0:i64", results="Nx4", axis=0, reference=zeros_of(3, 4)),
-        op("bwd.put_along_axis", "0x4", "0x4:i64", results="Nx4", axis=0, reference=zeros_of(3, 4)),
-        op("bwd.indexing_one_hot", "0x1", "0:i64", results="0x4", axis=1, reference=zeros_of(0, 4)),
-        op("bwd.take_multi", "0x4", "0:i64", results="Nx4", axes=[0], reference=zeros_of(3, 4)),
-        op("squeeze", "", axes=[], reference=lambda x: x),
-    ]
-
-
 SAMPLES = [
-    *empty(),
+    *EMPTY,
     *bits(),
     *creation(),
     *reductions(),
