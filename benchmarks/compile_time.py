@@ -8,6 +8,7 @@ Each column is one process; the rows are seconds. `native` is the whole of makin
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -55,7 +56,14 @@ def process(program: Path, cache: str) -> dict[str, float]:
 
 def main() -> None:
     """Prints a table for each program."""
-    for name in sys.argv[1:] or ["mlp_128x784"]:
+    programs = sorted(path.stem for path in (FOLDER / "programs").glob("*.ir"))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="program", default=["mlp_128x784"], help=f"of {', '.join(programs)}")
+    names = parser.parse_args().names
+    for name in names:
+        if name not in programs:
+            parser.error(f"unknown program {name!r}; there are {', '.join(programs)}")
+    for name in names:
         program = FOLDER / "programs" / f"{name}.ir"
         with tempfile.TemporaryDirectory() as cache:
             cold, warm = process(program, cache), process(program, cache)
