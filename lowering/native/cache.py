@@ -68,6 +68,11 @@ def check_object(data: bytes) -> None:
         raise ObjectFormatError(f"object code refers to {', '.join(sorted(forbidden))}")
 
 
+def holds(folder: Path | None, name: str) -> bool:
+    """Whether something (perhaps damaged) is stored under a name."""
+    return folder is not None and (folder / f"{name}.o").exists()
+
+
 def read(folder: Path | None, name: str) -> bytes | None:
     """The object code stored under a name, or None when it is absent, damaged, or asks for what it must not."""
     if folder is None:

@@ -2,7 +2,7 @@
 
 The cache's key is a hash of the kernel's source, this package's own compiler, the front end and its version,
 LLVM's, and the processor.  Each kernel is an object file of its own, so that programs share them; loading one takes a
-tenth of a millisecond.  LLVM holds one lock in a process, so when many kernels are missing a second process helps.
+tenth of a millisecond.  When many kernels are missing a second process helps (compile_helper.py).
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
-import subprocess
-import sys
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -23,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from gradopt.ir.diagnostics import ArgumentValueError
 from gradopt.lowering.native import cache, locks
+from gradopt.lowering.native.compile_helper import Helper, by_cost, start_helper
 from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.program import KernelSource
 from gradopt.lowering.native.symbols import ObjectFormatError
@@ -42,8 +40,7 @@ _COMPILER_MODULES = (
     "math/*",
 )
 """What decides the code that is made of a kernel's text."""
-HELPED_FROM = 12
-"""Missing kernels from which on a helping process pays: it costs some 0.1 s to start, a kernel 0.02 to 0.04 s."""
+
 
 class LoadedKernel:
     """A kernel's address, and the code that it lies in."""
@@ -122,9 +119,9 @@ def _identity(front_end: str) -> str:
 
 
 def compile_kernels(kernels: Sequence[KernelSource], front_end: str | None = None, folder: Path | None = None,
-                    timings: Timings | None = None) -> CompiledKernels:
+                    timings: Timings | None = None, helper: Helper | None = None) -> CompiledKernels:
     """Make every kernel callable in this process. What is missing is loaded together, and unloaded when none of it is needed. The times
-    are added to `timings`.
+    are added to `timings`; a `helper` (see `helped`) compiles some of it.
 
     Raises KernelError for source outside the language of kernels or whose code would need a symbol that kernels may not
     use.
@@ -142,7 +139,7 @@ def compile_kernels(kernels: Sequence[KernelSource], front_end: str | None = Non
         timings.in_process += len(found)
         missing = {key: kernel for key, kernel in zip(keys, kernels, strict=True) if key not in found}
         if missing:
-            objects = _objects(missing, front_end, cache.open_folder(folder), timings)
+            objects = _objects(missing, front_end, cache.open_folder(folder), timings, helper)
             start = time.perf_counter()
             symbols = {key: "gradopt_" + kernel.digest()[:40] for key, kernel in missing.items()}
             code = loading.load(objects.values(), symbols.values())
@@ -152,57 +149,43 @@ def compile_kernels(kernels: Sequence[KernelSource], front_end: str | None = Non
         return CompiledKernels([found[key] for key in keys], timings)
 
 
-def _objects(missing: dict[str, KernelSource], front_end: str, folder: Path | None, timings: Timings) -> dict[str, bytes]:
+def missing_kernels(kernels: Sequence[KernelSource], front_end: str | None = None, folder: Path | None = None) -> dict[str, KernelSource]:
+    """The kernels, by their keys, that are neither loaded nor in the cache."""
+    folder = cache.open_folder(folder)
+    identity = _identity(front_end_name(front_end))
+    keys = {cache.key(identity, kernel.source): kernel for kernel in kernels}
+    return {key: kernel for key, kernel in keys.items() if key not in _LOADED and not cache.holds(folder, key)}
+
+
+@contextlib.contextmanager
+def helped(kernels: Sequence[KernelSource], front_end: str | None = None, folder: Path | None = None) -> Iterator[Helper | None]:
+    """A helping process for what is missing of kernels, while they are compiled in the body; None where it would not pay."""
+    missing = missing_kernels(kernels, front_end, folder)
+    with start_helper(missing, front_end_name(front_end), cache.open_folder(folder)) as helper:
+        yield helper
+
+
+def _objects(missing: dict[str, KernelSource], front_end: str, folder: Path | None, timings: Timings,
+             helper: Helper | None) -> dict[str, bytes]:
     """Object code for every missing kernel, from the cache where it holds it."""
     start = time.perf_counter()
     objects = {key: data for key in missing if (data := cache.read(folder, key)) is not None}
     timings.reading += time.perf_counter() - start
     timings.from_cache += len(objects)
     absent = {key: kernel for key, kernel in missing.items() if key not in objects}
-    with _helper(list(absent.values()), front_end, folder, timings) as helped:
-        for key, kernel in absent.items():
-            data = cache.read(folder, key) if helped else None
-            objects[key] = _compile(key, kernel, front_end, folder, timings) if data is None else data
+    timings.helped |= helper is not None and bool(absent)
+    elsewhere = []
+    for key in by_cost(absent):
+        if helper is None or helper.claim(key):
+            objects[key] = _compile(key, absent[key], front_end, folder, timings)
+        else:
+            elsewhere.append(key)
+    for key in elsewhere:
+        assert helper is not None
+        helper.wait(key)
+        data = cache.read(folder, key)
+        objects[key] = _compile(key, absent[key], front_end, folder, timings) if data is None else data
     return objects
-
-
-@contextlib.contextmanager
-def _helper(kernels: Sequence[KernelSource], front_end: str, folder: Path | None, timings: Timings) -> Iterator[bool]:
-    """A second process that compiles from the end of the list, while the body compiles from its start."""
-    if len(kernels) < HELPED_FROM or folder is None or not _may_start_helper():
-        yield False
-        return
-    request = {"front_end": front_end, "folder": str(folder), "kernels": [[k.name, k.source, k.vectorise] for k in reversed(kernels)]}
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gradopt.lowering.native.compile_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONSAFEPATH": "1"},
-        )
-    except OSError:
-        yield False
-        return
-    with process:
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.write(json.dumps(request).encode())
-            process.stdin.close()
-        timings.helped = True
-        try:
-            yield True
-        finally:  # what it may still be compiling was compiled here
-            process.kill()
-            process.wait()
-            cache.remove_temporary_files(folder, process.pid)
-
-
-def _may_start_helper() -> bool:
-    """Whether there is a second processor and an interpreter to start (GRADOPT_COMPILE_HELPER=0 forbids it)."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    interpreter = os.path.basename(sys.executable or "").startswith("python")
-    return processors > 1 and interpreter and os.environ.get("GRADOPT_COMPILE_HELPER") != "0"
 
 
 def _compile(key: str, kernel: KernelSource, front_end: str, folder: Path | None, timings: Timings) -> bytes:

@@ -1,12 +1,12 @@
-"""A second process that helps to fill the cache: `python -m gradopt.lowering.native.compile_worker`.
+"""A second process that helps to fill the cache: `python -m gradopt.lowering.native.compile_worker` (started by compile_helper.py).
 
-Standard input holds a JSON object {"front_end", "folder", "kernels": [[name, source], …]}.  The helper walks the list in
-order and compiles what the cache does not hold yet, while its parent walks it from the other end; they meet somewhere,
-and neither does anything twice but perhaps the one kernel where they meet.
+Each line of standard input is a JSON object {"front_end", "folder", "kernel": [name, source, vectorise]}. The helper compiles the
+kernel into the cache unless it is there, and answers with a line.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -18,13 +18,12 @@ from gradopt.lowering.native.program import KernelSource
 
 def main() -> int:
     """Fill the cache; what cannot be compiled is left to the parent, which reports it."""
-    request = json.load(sys.stdin)
-    kernels = [KernelSource(*fields) for fields in request["kernels"]]
-    for kernel in kernels:
-        try:
-            fill_cache(kernel, request["front_end"], Path(request["folder"]))
-        except KernelError:
-            continue
+    for line in sys.stdin:
+        request = json.loads(line)
+        with contextlib.suppress(KernelError):
+            fill_cache(KernelSource(*request["kernel"]), request["front_end"], Path(request["folder"]))
+        sys.stdout.write("\n")
+        sys.stdout.flush()
     return 0
 
 

@@ -20,7 +20,7 @@ from gradopt.ir.diagnostics import ArgumentTypeError, ArgumentValueError
 from gradopt.lowering.native import arguments as conversion
 from gradopt.lowering.native import blas, driver, layout, pool, product, routines
 from gradopt.lowering.native import image as images
-from gradopt.lowering.native.compile import Timings, compile_kernels
+from gradopt.lowering.native.compile import Timings, compile_kernels, helped
 from gradopt.lowering.native.context import STATUS_CHECK, STATUS_IS_FLOAT, STATUS_POSITION, STATUS_VALUE, STATUS_WORDS
 from gradopt.lowering.native.elements import ELEMENTS, numpy_dtype
 from gradopt.lowering.native.errors import GradoptRuntimeError
@@ -77,13 +77,15 @@ class Executable:
         self.program = program
         if blas.needed_by(program.kernels):
             blas.load()
-        start = time.perf_counter()
-        self._process = driver.process()
-        prepared = time.perf_counter() - start
         products = product.calls(program.kernels)
-        shared = compile_kernels([*map(product.routine, products)], front_end, cache_folder)
-        routines.keep(products, shared.kernels)
-        compiled = compile_kernels(program.kernels, front_end, cache_folder, shared.timings)
+        shared_kernels = [*map(product.routine, products)]
+        with helped([*shared_kernels, *program.kernels], front_end, cache_folder) as helper:
+            start = time.perf_counter()
+            self._process = driver.process()
+            prepared = time.perf_counter() - start
+            shared = compile_kernels(shared_kernels, front_end, cache_folder, helper=helper)
+            routines.keep(products, shared.kernels)
+            compiled = compile_kernels(program.kernels, front_end, cache_folder, shared.timings, helper)
         self.timings: Timings = compiled.timings
         self._kernels = compiled.kernels  # their code is unloaded with this object
         self.timings.driver = prepared

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
-from gradopt.lowering.native import cache, codegen, compile, kernels, symbols
+from gradopt.lowering.native import cache, codegen, compile, compile_helper, kernels, symbols
 from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.program import KernelSource
 
@@ -149,21 +149,45 @@ def test_two_processes_and_many_threads_fill_one_cache(folder: Path) -> None:
 
 def test_a_second_process_helps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever compiles a kernel, each ends up loaded and stored once, and nothing temporary is left."""
-    monkeypatch.setattr(compile, "HELPED_FROM", 2)
-    monkeypatch.setattr(compile, "_may_start_helper", lambda: True)
+    monkeypatch.setattr(compile_helper, "HELPED_FROM", 2)
+    monkeypatch.setattr(compile_helper, "may_start_helper", lambda: True)
     wanted = [kernel(i + 0.125) for i in range(40)]
-    found = compile.compile_kernels(wanted, "direct", folder)
-    assert found.timings.helped and 1 <= found.timings.compiled <= 40
+    with compile.helped(wanted, "direct", folder) as helper:
+        assert helper is not None
+        while len(helper._left) == 40:  # the helper has begun
+            pass
+        found = compile.compile_kernels(wanted, "direct", folder, helper=helper)
+    assert found.timings.helped and found.timings.compiled < 40
     assert len(set(found.addresses)) == 40
     assert len(list(folder.glob("*.o"))) == 40 and not list(folder.glob(".new-*"))
 
 
 def test_a_bad_kernel_is_reported_with_a_helper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile, "HELPED_FROM", 2)
-    monkeypatch.setattr(compile, "_may_start_helper", lambda: True)
+    monkeypatch.setattr(compile_helper, "HELPED_FROM", 2)
+    monkeypatch.setattr(compile_helper, "may_start_helper", lambda: True)
     bad = KernelSource("bad", "def kernel(lo, hi, context):\n    return nothing\n")
-    with pytest.raises(KernelError, match="nothing is not defined"):
-        compile.compile_kernels([*[kernel(i + 0.0625) for i in range(5)], bad], "direct", folder)
+    wanted = [*[kernel(i + 0.0625) for i in range(5)], bad]
+    with pytest.raises(KernelError, match="nothing is not defined"), compile.helped(wanted, "direct", folder) as helper:
+        compile.compile_kernels(wanted, "direct", folder, helper=helper)
+
+
+def test_a_helper_that_ends_early_is_done_without(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_helper, "HELPED_FROM", 2)
+    monkeypatch.setattr(compile_helper, "may_start_helper", lambda: True)
+    wanted = [kernel(i + 0.03125) for i in range(6)]
+    with compile.helped(wanted, "direct", folder) as helper:
+        assert helper is not None
+        helper._process.kill()
+        found = compile.compile_kernels(wanted, "direct", folder, helper=helper)
+    assert len(set(found.addresses)) == 6 and not list(folder.glob(".new-*"))
+
+
+def test_no_helper_for_what_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_helper, "HELPED_FROM", 1)
+    monkeypatch.setattr(compile_helper, "may_start_helper", lambda: True)
+    loaded = compile.compile_kernels([kernel(7.75)], "direct", folder)
+    with compile.helped([kernel(7.75)], "direct", folder) as helper:
+        assert helper is None and len(loaded.kernels) == 1
 
 
 EXTERNAL = """
