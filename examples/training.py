@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,16 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray
+
+
+def picture_path(description: str | None, default: Path) -> Path:
+    """Where the picture goes: what the command line says, or the default. Ends the program for a place where there can be none."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("picture", nargs="?", type=Path, default=default, help=f"the PNG to write ({default.name} beside this script)")
+    picture: Path = parser.parse_args().picture
+    if picture.suffix.lower() != ".png" or not picture.parent.is_dir():
+        parser.error(f"picture '{picture}': expected a name that ends in .png, in a folder that is there")
+    return picture
 
 
 @dataclass

@@ -12,7 +12,7 @@ import gradopt
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
-from training import Array, Digits, draw, report, train  # noqa: E402
+from training import Array, Digits, draw, picture_path, report, train  # noqa: E402
 
 NAMES = ["k1", "g1", "b1", "k2", "g2", "b2", "w", "b"]
 BATCH = 60
@@ -35,6 +35,7 @@ def initial_parameters(seed: int = 1) -> list[Array]:
 
 def main() -> None:
     """Compiles, trains, reports, draws cnn.png."""
+    picture = picture_path(__doc__, FOLDER / "cnn.png")
     module = gradopt.parse((FOLDER / "cnn.ir").read_text(), "cnn.ir")
     start = time.perf_counter()
     value_and_grad = gradopt.compile(module, "loss_value_and_grad", wrt=NAMES)
@@ -42,7 +43,6 @@ def main() -> None:
     print(f"compiled in {time.perf_counter() - start:.2f} s")
     digits = Digits.load()
     result = train(value_and_grad, predict, initial_parameters(), digits, batch=BATCH, epochs=40, rate=1e-2, shape=(1, 8, 8))
-    picture = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "cnn.png"
     draw(result, digits, picture, "cnn.ir")
     report(result, picture, 0.97)
 

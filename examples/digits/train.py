@@ -13,7 +13,7 @@ import gradopt
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
-from training import Digits, draw, report, train  # noqa: E402
+from training import Digits, draw, picture_path, report, train  # noqa: E402
 
 LAYERS = (64, 128, 64, 10)
 BATCH = 60
@@ -21,6 +21,7 @@ BATCH = 60
 
 def main() -> None:
     """Compiles, trains, reports, draws digits.png."""
+    picture = picture_path(__doc__, FOLDER / "digits.png")
     module = gradopt.parse((FOLDER / "mlp.ir").read_text(), "mlp.ir")
     start = time.perf_counter()
     value_and_grad = gradopt.compile(module, "loss_value_and_grad", wrt=["w1", "b1", "w2", "b2", "w3", "b3"])
@@ -33,7 +34,6 @@ def main() -> None:
         parameters.append(np.zeros(after, np.float32))
     digits = Digits.load()
     result = train(value_and_grad, predict, parameters, digits, batch=BATCH, epochs=40, rate=3e-3, shape=(64,))
-    picture = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "digits.png"
     draw(result, digits, picture, "mlp.ir")
     report(result, picture, 0.97)
 

@@ -12,7 +12,7 @@ import gradopt
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
-from training import Array, Digits, draw, report, train  # noqa: E402
+from training import Array, Digits, draw, picture_path, report, train  # noqa: E402
 
 BATCH = 60
 BLOCK = {"g": (32,), "h": (32,), "p": (32, 96), "o": (32, 32), "s": (32,), "t": (32,), "u": (32, 64), "a": (64,), "d": (64, 32),
@@ -35,6 +35,7 @@ def initial_parameters(seed: int = 1) -> list[Array]:
 
 def main() -> None:
     """Compiles, trains, reports, draws transformer.png."""
+    picture = picture_path(__doc__, FOLDER / "transformer.png")
     module = gradopt.parse((FOLDER / "transformer.ir").read_text(), "transformer.ir")
     start = time.perf_counter()
     value_and_grad = gradopt.compile(module, "loss_value_and_grad", wrt=list(SHAPES))
@@ -42,7 +43,6 @@ def main() -> None:
     print(f"compiled in {time.perf_counter() - start:.2f} s")
     digits = Digits.load()
     result = train(value_and_grad, predict, initial_parameters(), digits, batch=BATCH, epochs=40, rate=3e-3, shape=(8, 8))
-    picture = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "transformer.png"
     draw(result, digits, picture, "transformer.ir")
     report(result, picture, 0.95)
 
