@@ -283,7 +283,8 @@ class ProgramMaker:
         kernel = self.kernel_index.get(source)
         if kernel is None:
             kernel = self.kernel_index[source] = len(self.kernels)
-            self.kernels.append(KernelSource(label, source))
+            packs = "transpose_" in source and "tile_" not in source  # written in vectors where it is hot
+            self.kernels.append(KernelSource(label, source, vectorise=not packs))
         operands = tuple(self.buffer(value) for value in values)
         for buffer in operands:
             self.touch(buffer)
