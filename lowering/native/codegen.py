@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,9 @@ engine would read them at the place of the first object's."""
 KEEP_LOOPS = "gradopt.keep_loops"
 """The metadata of a module whose loops are not unrolled: LLVM would unroll short ones before its vectoriser sees them."""
 
-_CONSTANT_LENGTH = re.compile(r"@llvm\.mem.*, i(32|64) \d+, i1 ")
+MOST_INLINE = 1024
+"""Bytes up to which LLVM may write out a fill or a copy (16 stores of 64 bytes at most)."""
+_CONSTANT_LENGTH = re.compile(r"@llvm\.mem.*, i(?:32|64) (\d+), i1 ")
 
 
 @dataclass(frozen=True)
@@ -72,20 +75,38 @@ def _machine(code_model: str) -> Any:
 
 
 def optimised(text: str, vectorise: bool = True) -> Any:
-    """Parse a module, check it and run LLVM's optimiser, with the loop vectoriser or (quicker) without.
+    """Parse a module, check it and optimise it: with LLVM's pipeline and its loop vectoriser, or with a few passes.
 
+    The few are for code that is written in vectors where it is hot, and for the driver. They take a tenth of the time of the least of
+    LLVM's pipelines, for code as fast: what to inline is said by the code itself, and invariants leave loops when code is emitted.
     Call with the lock held.
     """
     machine = _machine(SMALL)
     module = llvm.parse_assembly(text)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=OPTIMISATION if vectorise else 1)
-    options.loop_vectorization = options.loop_interleaving = vectorise
-    options.loop_unrolling = vectorise and KEEP_LOOPS not in text
+    options = llvm.create_pipeline_tuning_options(speed_level=OPTIMISATION)
+    options.loop_unrolling = KEEP_LOOPS not in text
     options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager() if vectorise else _few_passes()
+    passes.run(module, builder)
     return module
+
+
+def _few_passes() -> Any:
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes
+
+
+def driver_object_code(text: str) -> bytes:
+    """The object file of the driver, which calls what lies outside itself: large code."""
+    with locks.LLVM:
+        return bytes(_machine(LARGE).emit_object(optimised(text, vectorise=False)))
 
 
 def object_code(text: str, vectorise: bool = True) -> bytes:
@@ -94,16 +115,24 @@ def object_code(text: str, vectorise: bool = True) -> bytes:
         module = optimised(text, vectorise)
         if not HAS_MEMORY_MANAGER or fills_or_copies(module):
             return bytes(_machine(LARGE).emit_object(module))
+        kept = module.as_bitcode()  # emission changes a module
         data = bytes(_machine(SMALL).emit_object(module))
-        return data if stands_alone(data) else bytes(_machine(LARGE).emit_object(optimised(text, vectorise)))
+        return data if stands_alone(data) else bytes(_machine(LARGE).emit_object(llvm.parse_bitcode(kept)))
 
 
 def fills_or_copies(module: Any) -> bool:
-    """Whether code of an optimised module calls memset, memcpy or memmove, and so will not stand alone: for sizes that it computes."""
+    """Whether code of an optimised module calls memset, memcpy or memmove, and so will not stand alone: for sizes that it computes, and
+    for large ones."""
     if not any(function.name.startswith("llvm.mem") for function in module.functions):
         return False
     lines = (line for function in module.functions if not function.is_declaration for line in str(function).splitlines())
-    return any("@llvm.mem" in line and not _CONSTANT_LENGTH.search(line) for line in lines)
+    return any("@llvm.mem" in line and _length(line) > MOST_INLINE for line in lines)
+
+
+def _length(line: str) -> float:
+    """The number of bytes that a call of llvm.mem… fills or copies, infinity where it is computed."""
+    found = _CONSTANT_LENGTH.search(line)
+    return int(found[1]) if found else math.inf
 
 
 def stands_alone(data: bytes) -> bool:

@@ -6,6 +6,7 @@ of results and parked workers may need it until the very end of the process.
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import functools
 import platform
@@ -30,6 +31,8 @@ ENTRIES = (
     "try_pool_lock",
 )
 DEFAULT_IDLE_BYTES = 512 << 20
+INLINED = 150
+"""Functions of at most so many nodes of syntax are inlined wherever they are called."""
 
 # The fields of CPython's and NumPy's objects that the driver reads: words, or bytes for the 32-bit ones.
 OBJECT_LAYOUT = {
@@ -96,6 +99,8 @@ def module_text() -> str:
         function = ir.Function(module, ir.FunctionType(I64, [I64] * count), name)
         if node.name not in ENTRIES:
             function.linkage = "internal"
+            if sum(1 for _ in ast.walk(node)) <= INLINED:
+                function.attributes.add("alwaysinline")
         functions[node.name] = Function(function, (INT64,) * count, INT64)
     lines, constants = text.splitlines(), _constants()
     for node in nodes:
@@ -112,7 +117,7 @@ def _object_code(folder: Path | None) -> bytes:
     key = cache.key("driver", compiler_digest(), source(), constants, codegen.host().identity())
     data = cache.read(folder, key)
     if data is None:
-        data = codegen.object_code(module_text(), vectorise=False)
+        data = codegen.driver_object_code(module_text())
         cache.write(folder, key, data, source())
     return data
 

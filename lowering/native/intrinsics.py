@@ -48,7 +48,7 @@ Library (row-major; transposes and triangles 0 or 1; single-threaded)
     sproduct4 … sproduct16 dproduct4 … dproduct16 (context, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, scratch)
     our own product by tiles of so many rows (see product.py)
 Loops: keep_loops()     no loop of this kernel is unrolled, so that short ones are vectorised
-Register tiles: tile_f32 tile_f64 (see intrinsics_tile.py); transpose, move and increase _f32 _f64 (see
+Register tiles: tile_f32 tile_f64 (see intrinsics_tile.py); transpose, move, increase and clear _f32 _f64 (see
     intrinsics_transpose.py)
 """
 

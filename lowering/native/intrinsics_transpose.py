@@ -1,8 +1,10 @@
-"""Small blocks through vector registers: `transpose_f32(rows, columns, a, a_row, c, c_row)`, `move_f32(…)`, `increase_f32(…)`.
+"""Small blocks through vector registers: `transpose_f32(rows, columns, a, a_row, c, c_row)`, `move_f32(…)`, `increase_f32(…)` and
+`clear_f32(rows, columns, c, c_row)`.
 
     transpose    c[j * c_row + i] = a[i * a_row + j]
     move         c[i * c_row + j] = a[i * a_row + j]
     increase     c[i * c_row + j] += a[i * a_row + j]
+    clear        c[i * c_row + j] = 0
 
 for i < rows, j < columns; both are written as integers, at most 16 and at least 1.  All is read before anything is written.
 """
@@ -36,7 +38,7 @@ Emit = Callable[[Emission, Signature, Sequence[ir.Value]], None]
 
 
 def _infer(name: str, element: str, arguments: Sequence[Type]) -> Signature:
-    expect_count(name, arguments, 6)
+    expect_count(name, arguments, 4 if name.startswith("clear") else 6)
     for position, argument in enumerate(arguments):
         if position < 2:
             if not isinstance(argument, Literal) or not 1 <= argument.value <= MOST:
@@ -60,6 +62,15 @@ def _emit_move(emission: Emission, signature: Signature, values: Sequence[ir.Val
         lines = [emission.builder.fadd(before, line) for before, line in zip(kept, lines)]
     for row, line in enumerate(lines):
         _store(emission, target, values[4], values[5], row, columns, line)
+
+
+def _emit_clear(emission: Emission, signature: Signature, values: Sequence[ir.Value]) -> None:
+    rows, columns = (parameter.value for parameter in signature.parameters[:2] if isinstance(parameter, Literal))
+    target = signature.parameters[2]
+    assert isinstance(target, Pointer)
+    zeros = ir.Constant(ir.VectorType(target.llvm.pointee, 1 << (columns - 1).bit_length()), None)
+    for row in range(rows):
+        _store(emission, target, values[2], values[3], row, columns, zeros)
 
 
 def _emit_transpose(emission: Emission, signature: Signature, values: Sequence[ir.Value]) -> None:
@@ -148,5 +159,6 @@ TRANSPOSE: tuple[Intrinsic, ...] = tuple(
         ("transpose", _emit_transpose, "transposed"),
         ("move", _emit_move, "moved"),
         ("increase", functools.partial(_emit_move, adds=True), "added"),
+        ("clear", _emit_clear, "cleared"),
     )
 )

@@ -267,29 +267,27 @@ class ProgramMaker:
         source, scratch = nest_source(op)
         self.scratch = max(self.scratch, scratch)
         parameters = [parse_size(name) for name in op.parameters]
-        self._run(op, source, product(op.outer), op.grain[0], [*op.operands, *op.results], parameters)
+        self._run(op, KernelSource(describe(op), source), product(op.outer), op.grain[0], [*op.operands, *op.results], parameters)
 
     def _launch(self, op: Operation, launch: Launch) -> None:
         self.scratch = max(self.scratch, launch.scratch_bytes)
-        self._run(op, launch.source, launch.extent, launch.grain, launch.operands, launch.parameters)
+        self.launch_sizes(op, launch, launch.parameters)
 
-    def launch_sizes(self, op: Operation, launch: Launch, parameters: Sequence[SizeLike]) -> None:
-        """A launch whose parameters are entries of the size table."""
-        self._run(op, launch.source, launch.extent, launch.grain, launch.operands, parameters)
+    def launch_sizes(self, op: Operation, launch: Launch, parameters: Sequence[Size | SizeLike]) -> None:
+        """A launch whose parameters are sizes or entries of the size table."""
+        source = KernelSource(describe(op), launch.source, launch.vectorise)
+        self._run(op, source, launch.extent, launch.grain, launch.operands, parameters)
 
-    def _run(self, op: Operation, source: str, extent: Size, grain: Size, values: Sequence[Value],
+    def _run(self, op: Operation, source: KernelSource, extent: Size, grain: Size, values: Sequence[Value],
              parameters: Sequence[Size | SizeLike]) -> None:
-        label = describe(op)
-        kernel = self.kernel_index.get(source)
-        if kernel is None:
-            kernel = self.kernel_index[source] = len(self.kernels)
-            packs = "transpose_" in source and "tile_" not in source  # written in vectors where it is hot
-            self.kernels.append(KernelSource(label, source, vectorise=not packs))
+        kernel = self.kernel_index.setdefault(source.source, len(self.kernels))
+        if kernel == len(self.kernels):
+            self.kernels.append(source)
         operands = tuple(self.buffer(value) for value in values)
         for buffer in operands:
             self.touch(buffer)
         chosen = tuple(size if isinstance(size, SizeRef) else self.sizes.like(size) for size in parameters)
-        self._append(Run(kernel, self.sizes.like(extent), self.sizes.like(grain), operands, chosen, label))
+        self._append(Run(kernel, self.sizes.like(extent), self.sizes.like(grain), operands, chosen, source.name))
 
 
 def tensor_of(value: Value, owner: Operation) -> TensorType:

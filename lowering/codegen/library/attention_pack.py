@@ -35,10 +35,10 @@ def _begin(source: Source, heads: int, positions: Size, block: int, number: Size
     return position
 
 
-def _launch(source: Source, batch: Size, heads: int, number: Size) -> Launch:
+def _launch(source: Source, batch: Size, heads: int, number: Size, vectorise: bool = True) -> Launch:
     source.depth = 1
     extent = times(batch, heads, number)
-    return source.launch(extent, blocks(extent, 64, 2))
+    return source.launch(extent, blocks(extent, 64, 2), vectorise)
 
 
 def flags(shape: Shape) -> Value:
@@ -75,7 +75,8 @@ def pack_transposed(shape: Shape, value: Value, strides: Strides, target: Value,
     block, features, kind = shape.key_block, shape.features, shape.kind
     source.line(f"to = point * {features * block}")
     plain_from = "0"
-    if element_of(value) is shape.element and features % SIDE == 0:
+    in_registers = element_of(value) is shape.element and features % SIDE == 0
+    if in_registers:
         plain_from = "whole"
         source.add(f"""
             whole = index_divide(count, {SIDE}) * {SIDE}
@@ -95,7 +96,7 @@ def pack_transposed(shape: Shape, value: Value, strides: Strides, target: Value,
     if poison:
         _bad(source, value, x, shape, position)
         _poison(source, out, shape)
-    return _launch(source, shape.batch, shape.key_heads, shape.key_blocks)
+    return _launch(source, shape.batch, shape.key_heads, shape.key_blocks, vectorise=not in_registers)
 
 
 def _poison(source: Source, out: str, shape: Shape) -> None:

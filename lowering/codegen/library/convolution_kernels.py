@@ -10,7 +10,8 @@ from gradopt.lowering.codegen.library.convolution_pack import pack, packed_weigh
 from gradopt.lowering.codegen.library.convolution_plain import fill_zero, flattened, images_as_positions, plain
 from gradopt.lowering.codegen.library.convolution_plan import Plan, compute_element, make_plan
 from gradopt.lowering.codegen.library.convolution_reduce import is_plane_reduction, plane_reduction
-from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal, times
+from gradopt.lowering.codegen.library.convolution_rows import is_in_registers, padded_row
+from gradopt.lowering.codegen.library.source import Source, blocks, element_of, times
 from gradopt.lowering.codegen.scalars import value_type
 
 __all__ = ["launches"]
@@ -56,6 +57,7 @@ class _Kernel:
         self.output_parts = -(-plan.output_blocks // plan.blocks_in_chunk)
         self.tiles_in_row = -(-problem.result[2] // self.tile.columns)
         self.tiles_in_block = problem.result[0] * -(-plan.row_block // self.tile.height) * self.tiles_in_row
+        self.vectorise = False  # until there is a loop over elements that is not written in vectors
         self.plane = plan.padded[0] * plan.padded[1] * plan.padded[2]
         self._scratch()
 
@@ -85,7 +87,7 @@ class _Kernel:
         extent = times(problem.images, problem.groups, self.row_blocks, self.output_parts)
         per_point = self.plan.row_block * problem.result[0] * problem.result[2] * problem.outputs * self.kernel_count
         per_point *= problem.channels if isinstance(problem.channels, int) else 16
-        return source.launch(extent, blocks(extent, MOST_CHUNKS, max(1, CHUNK_PRODUCTS // max(per_point, 1))))
+        return source.launch(extent, blocks(extent, MOST_CHUNKS, max(1, CHUNK_PRODUCTS // max(per_point, 1))), self.vectorise)
 
     def _decode(self) -> None:
         self.source.add(f"""
@@ -115,36 +117,22 @@ class _Kernel:
         """The windows of the chunk's rows, with zeros where they reach over x."""
         problem, source = self.problem, self.source
         depth, height, width = self.plan.padded
-        (low_d, low_h, low_w), zero = problem.low, literal(0, self.element)
-        sd, sh, sw = self.x_spatial
-        size_d, size_h, size_w = problem.size
-        begin, end = min(max(low_w, 0), width), min(max(low_w + size_w, 0), width)
-        source.add(f"""
-            for c in range(0, taken):
-                for z in range(0, {depth}):
-                    for r in range(0, {height}):
-                        d = z - {low_d}
-                        h = r + first_row * {problem.strides[1]} - {low_h}
-                        at = ((c * {depth} + z) * {height} + r) * {width}
-                        if d >= 0 and d < {size_d} and h >= 0 and h < {size_h}:
-                            line = origin + c * {self.x_sizes[1]} + d * {sd} + h * {sh} - {low_w} * {sw}
-                            for i in range(0, {begin}):
-                                store({self.image}, at + i, {zero})
-                            for i in range({begin}, {end}):
-                                store({self.image}, at + i, {self._converted("x", f"load({self.x}, line + i * {sw})")})
-                            for i in range({max(begin, end)}, {width}):
-                                store({self.image}, at + i, {zero})
-                        else:
-                            for i in range(0, {width}):
-                                store({self.image}, at + i, {zero})
-        """)
+        (low_d, low_h, low_w), (size_d, size_h, size_w), (sd, sh, sw) = problem.low, problem.size, self.x_spatial
+        with source.loop("c", "taken"), source.loop("z", str(depth)), source.loop("r", str(height)):
+            source.add(f"""
+                d = z - {low_d}
+                h = r + first_row * {problem.strides[1]} - {low_h}
+                at = ((c * {depth} + z) * {height} + r) * {width}
+                line = origin + c * {self.x_sizes[1]} + d * {sd} + h * {sh} - {low_w} * {sw}
+            """)
+            within = f"d >= 0 and d < {size_d} and h >= 0 and h < {size_h}"
+            padded_row(source, self.image, "at", width, (low_w, low_w + size_w), problem.x.value, "line", sw, within, self.element)
+        self.vectorise |= not is_in_registers(problem.x.value, sw, self.element)
 
-    def _converted(self, name: str, text: str) -> str:
-        """A loaded element of an operand as a number of the type that is computed in, or a sum as one for the result."""
-        kind = value_type(element_of(getattr(self.problem, name).value))
-        if name == "out":
-            return text if kind == self.element.text else f"{kind}({text})"
-        return text if kind == self.element.text else f"{self.element.text}({text})"
+    def _converted(self, text: str) -> str:
+        """A sum as a number for the result."""
+        kind = value_type(element_of(self.problem.out.value))
+        return text if kind == self.element.text else f"{kind}({text})"
 
     # --- tiles
 
@@ -263,12 +251,13 @@ class _Kernel:
         second, (_, h, w) = self.out_sizes[1], self.out_spatial
         source.line(f"outputs = minimum({tile.width}, {self.problem.outputs} - block * {tile.width})")
         columns = min(tile.columns, self.problem.result[2])
+        self.vectorise = True
         if tile.over == "outputs":
             source.add(f"""
                 for i in range(0, {tile.rows_1}):
                     for j in range(0, {tile.rows_2}):
                         for o in range(0, outputs):
-                            store({self.out}, place + i * {h} + j * {w} + o * {second}, {self._converted("out", f"load({self.sums}, ordinal + (i * {tile.rows_2} + j) * {tile.width} + o)")})
+                            store({self.out}, place + i * {h} + j * {w} + o * {second}, {self._converted(f"load({self.sums}, ordinal + (i * {tile.rows_2} + j) * {tile.width} + o)")})
             """)
             return
         across = tile.vectors * tile.lanes
@@ -276,7 +265,7 @@ class _Kernel:
             for o in range(0, outputs):
                 for i in range(0, {tile.height}):
                     for j in range(0, {columns}):
-                        store({self.out}, place + o * {second} + i * {h} + j * {w}, {self._converted("out", f"load({self.sums}, ordinal + o * {across} + i * {tile.lanes} + j)")})
+                        store({self.out}, place + o * {second} + i * {h} + j * {w}, {self._converted(f"load({self.sums}, ordinal + o * {across} + i * {tile.lanes} + j)")})
         """)
 
     def _write_transposed(self) -> None:

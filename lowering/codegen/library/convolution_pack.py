@@ -19,31 +19,34 @@ def packed_weights(problem: Problem, width: int, output_blocks: int, element: Ty
 
 
 def pack(problem: Problem, width: int, output_blocks: int, element: Type, packed: Value) -> Launch:
-    """Fills it; outputs that do not exist get 0. A point is one channel of one block of outputs."""
+    """Fills it; outputs that do not exist get 0. A point is one channel of one block of outputs. Where lines are
+    transposed in registers the sizes are parameters, so that the convolutions of a network share that kernel."""
     w = problem.w
     source = Source()
     given, out = source.pointer(w.value), source.pointer(packed)
-    channels, first, second, group, offset = (source.size(size) for size in (problem.channels, w.first, w.second, w.group, w.offset))
-    strides = [source.size(size) for size in w.spatial]
     count = problem.kernel[0] * problem.kernel[1] * problem.kernel[2]
     flat = _is_flat(problem, w.spatial)
+    in_registers = flat and element is element_of(w.value) and width % TRANSPOSED == 0 and count >= TRANSPOSED
+    channels, first, second, group, offset, in_blocks, outputs, kernel = map(source.parameter if in_registers else source.size, (
+        problem.channels, w.first, w.second, w.group, w.offset, output_blocks, problem.outputs, count))
+    strides = [] if in_registers else [source.size(size) for size in w.spatial]
     with source.loop("point", "hi", "lo"):
         source.add(f"""
             rest = index_divide(point, {channels})
             c = point - rest * {channels}
-            g = index_divide(rest, {output_blocks})
-            block = rest - g * {output_blocks}
-            to = point * {count * width}
+            g = index_divide(rest, {in_blocks})
+            block = rest - g * {in_blocks}
+            to = point * {kernel} * {width}
             from_ = {offset} + g * {group} + block * {width} * {first} + c * {second}
-            outputs = minimum({width}, {problem.outputs} - block * {width})
+            outputs = minimum({width}, {outputs} - block * {width})
         """)
-        if flat and element is element_of(w.value) and width % TRANSPOSED == 0 and count >= TRANSPOSED:
-            _transposed(source, given, out, width, count, first, element)
+        if in_registers:
+            _transposed(source, given, out, width, kernel, first, element)
         else:
             _plain(source, problem, given, out, width, first, strides, element)
     extent = times(problem.groups, output_blocks, problem.channels)
     grain: Size = blocks(extent, 32, max(1, (1 << 13) // max(count * width, 1)))
-    return source.launch(extent, grain)
+    return source.launch(extent, grain, vectorise=not in_registers)
 
 
 def _is_flat(problem: Problem, spatial: tuple[Size, Size, Size]) -> bool:
@@ -69,15 +72,15 @@ def _plain(source: Source, problem: Problem, given: str, out: str, width: int, f
     """)
 
 
-def _transposed(source: Source, given: str, out: str, width: int, count: int, first: str, element: Type) -> None:
-    whole = count // TRANSPOSED * TRANSPOSED
+def _transposed(source: Source, given: str, out: str, width: int, count: str, first: str, element: Type) -> None:
+    source.line(f"whole = index_divide({count}, {TRANSPOSED}) * {TRANSPOSED}")
     transpose = f"transpose_{element.text}"
     source.add(f"""
         for o in range(0, {width}, {TRANSPOSED}):
             begin = 0
             if o + {TRANSPOSED} <= outputs:
-                begin = {whole}
-                for k in range(0, {whole}, {TRANSPOSED}):
+                begin = whole
+                for k in range(0, whole, {TRANSPOSED}):
                     {transpose}({TRANSPOSED}, {TRANSPOSED}, offset({given}, from_ + o * {first} + k), {first}, offset({out}, to + k * {width} + o), {width})
             for k in range(begin, {count}):
                 for l in range(o, o + {TRANSPOSED}):

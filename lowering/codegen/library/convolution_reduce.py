@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from gradopt.ir.types import Type
+from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.convolution import Problem
 from gradopt.lowering.codegen.library.convolution_plan import SCRATCH_ELEMENTS, compute_element, span
+from gradopt.lowering.codegen.library.convolution_rows import padded_row
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal
 from gradopt.lowering.codegen.scalars import value_type
 
@@ -34,7 +36,7 @@ def is_plane_reduction(problem: Problem) -> bool:
 def plane_reduction(problem: Problem) -> Launch:
     """A point is a group. Both planes get the padded plane's row length, so that they are walked as one line."""
     source, element = Source(), compute_element(problem)
-    x, w, out = (source.pointer(given.value) for given in (problem.x, problem.w, problem.out))
+    out = [source.pointer(given.value) for given in (problem.x, problem.w, problem.out)][-1]
     channels, size = source.size(problem.channels), source.size
     x_second, x_group, x_offset, w_second, w_group, w_offset, out_group, out_offset = (size(entry) for entry in (
         problem.x.second, problem.x.group, problem.x.offset, problem.w.second, problem.w.group, problem.w.offset, problem.out.group,
@@ -49,10 +51,10 @@ def plane_reduction(problem: Problem) -> Launch:
         with source.loop("c", channels):
             source.line(f"from_x = {x_offset} + g * {x_group} + c * {x_second}")
             source.line(f"from_w = {w_offset} + g * {w_group} + c * {w_second}")
-            _copy(source, plane, x, "from_x", (rows, columns), (problem.size[1], problem.size[2]), (problem.low[1], problem.low[2]),
-                  [size(entry) for entry in problem.x.spatial[1:]], _conversion(problem, "x", element), element)
-            _copy(source, line, w, "from_w", (height, columns), (height, width), (0, 0), [size(entry) for entry in problem.w.spatial[1:]],
-                  _conversion(problem, "w", element), element)
+            _copy(source, plane, problem.x.value, "from_x", (rows, columns), (problem.size[1], problem.size[2]),
+                  (problem.low[1], problem.low[2]), [size(entry) for entry in problem.x.spatial[1:]], element)
+            _copy(source, line, problem.w.value, "from_w", (height, columns), (height, width), (0, 0),
+                  [size(entry) for entry in problem.w.spatial[1:]], element)
             with source.loop("p", str((height - 1) * columns + width)):
                 source.line(f"d = load({line}, p)")
                 for number, (i, j) in enumerate(places):
@@ -66,28 +68,14 @@ def plane_reduction(problem: Problem) -> Launch:
     return source.launch(problem.groups, blocks(problem.groups, 64, 1))
 
 
-def _conversion(problem: Problem, name: str, element: Type) -> str:
-    kind = value_type(element_of(getattr(problem, name).value))
-    return "" if kind == element.text else element.text
-
-
-def _copy(source: Source, to: str, given: str, start: str, extent: tuple[int, int], size: tuple[int, int], low: tuple[int, int],
-          strides: list[str], conversion: str, element: Type) -> None:
+def _copy(source: Source, to: str, given: Value, start: str, extent: tuple[int, int], size: tuple[int, int], low: tuple[int, int],
+          strides: list[str], element: Type) -> None:
     """A plane with zeros around it (or cut off), rows of the given length."""
     columns = extent[1]
-    begin, end = min(max(low[1], 0), columns), min(max(low[1] + size[1], 0), columns)
-    source.add(f"""
-        for r in range(0, {extent[0]}):
+    with source.loop("r", str(extent[0])):
+        source.add(f"""
             h = r - {low[0]}
-            if h >= 0 and h < {size[0]}:
-                row = {start} + h * {strides[0]} - {low[1]} * {strides[1]}
-                for i in range(0, {begin}):
-                    store({to}, r * {columns} + i, {literal(0, element)})
-                for i in range({begin}, {end}):
-                    store({to}, r * {columns} + i, {conversion}(load({given}, row + i * {strides[1]})))
-                for i in range({max(begin, end)}, {columns}):
-                    store({to}, r * {columns} + i, {literal(0, element)})
-            else:
-                for i in range(0, {columns}):
-                    store({to}, r * {columns} + i, {literal(0, element)})
-    """)
+            row = {start} + h * {strides[0]} - {low[1]} * {strides[1]}
+            at = r * {columns}
+        """)
+        padded_row(source, to, "at", columns, (low[1], low[1] + size[1]), given, "row", strides[1], f"h >= 0 and h < {size[0]}", element)

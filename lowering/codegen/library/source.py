@@ -81,6 +81,12 @@ class Source:
             self.line(f"p{number} = parameter(context, {number})")
         return f"p{self.parameters.index(size)}"
 
+    def parameter(self, size: Size) -> str:
+        """A variable that holds a size, known or not: so that one kernel serves all sizes. Call it before the first loop."""
+        self.parameters.append(size)
+        self.line(f"p{len(self.parameters) - 1} = parameter(context, {len(self.parameters) - 1})")
+        return f"p{len(self.parameters) - 1}"
+
     def scratch(self, element: str, count: int) -> str:
         """A variable that points to `count` elements of the thread's scratch, apart from all others."""
         name = f"s{self.regions}"
@@ -122,10 +128,10 @@ class Source:
             yield
             self.line(f"{variable} = {variable} + {step}")
 
-    def launch(self, extent: Size, grain: Size) -> Launch:
+    def launch(self, extent: Size, grain: Size, vectorise: bool = True) -> Launch:
         """The finished kernel."""
         text = "def kernel(lo, hi, context):\n" + "\n".join(self.lines) + "\n    return 0\n"
-        return Launch(text, extent, grain, self.operands, self.parameters, self.scratch_bytes)
+        return Launch(text, extent, grain, self.operands, self.parameters, self.scratch_bytes, vectorise)
 
 
 def literal(value: float | int, element: Type) -> str:
