@@ -73,23 +73,27 @@ def test_transpose(front_end: str, element: str, rows: int, columns: int) -> Non
 @pytest.mark.parametrize("front_end", ["direct", "numba"])
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("rows, columns", [(1, 1), (1, 16), (3, 14), (2, 8), (4, 5)])
-def test_move_and_increase(front_end: str, element: str, rows: int, columns: int) -> None:
-    """Only the block is written: once moved, twice added."""
+def test_move_increase_and_clear(front_end: str, element: str, rows: int, columns: int) -> None:
+    """Only the block is written: once moved, twice added; and a block beside it is cleared."""
     source = f"""def kernel(lo, hi, context):
     a = pointer_{element}(context, 0)
     c = pointer_{element}(context, 1)
     for i in range(0, 80):
         store(c, i, {element}(0.0))
+    for i in range(80, 160):
+        store(c, i, {element}(7.0))
     move_{element}({rows}, {columns}, a, 17, c, 20)
     increase_{element}({rows}, {columns}, a, 17, c, 20)
     increase_{element}({rows}, {columns}, a, 17, c, 20)
+    clear_{element}({rows}, {columns}, offset(c, 80), 20)
     return 0
 """
     a = RNG.standard_normal((rows, 17)).astype(DTYPES[element])
-    found = Executable(program(source, element, rows * 17, 80), front_end=front_end)(a.reshape(-1)).reshape(4, 20)
+    found = Executable(program(source, element, rows * 17, 160), front_end=front_end)(a.reshape(-1)).reshape(2, 4, 20)
     block = a[:, :columns]
-    expected = np.zeros((4, 20), DTYPES[element])
-    expected[:rows, :columns] = block + block + block
+    expected = np.stack([np.zeros((4, 20)), np.full((4, 20), 7.0)]).astype(DTYPES[element])
+    expected[0, :rows, :columns] = block + block + block
+    expected[1, :rows, :columns] = 0
     np.testing.assert_array_equal(found, expected)
 
 
