@@ -75,7 +75,7 @@ def emit_asm(module: Operation) -> str:
     from gradopt.lowering.native.kernels import FRONT_ENDS
 
     translate = FRONT_ENDS[front_end_name()]
-    return _kernels(module, "#", lambda kernel: assembly(translate(kernel)))
+    return _kernels(module, "#", lambda kernel: assembly(translate(kernel), kernel.vectorise))
 
 
 def _kernels(module: Operation, comment: str, text: Callable[[Any], str]) -> str:

@@ -140,10 +140,10 @@ def stands_alone(data: bytes) -> bool:
     return HAS_MEMORY_MANAGER and undefined_symbols(data) <= NOT_CALLED
 
 
-def assembly(text: str) -> str:
+def assembly(text: str, vectorise: bool = True) -> str:
     """The assembly of a module's text, as it would be compiled when it stands alone."""
     with locks.LLVM:
-        return str(_machine(SMALL).emit_assembly(optimised(text)))
+        return str(_machine(SMALL).emit_assembly(optimised(text, vectorise)))
 
 
 def with_layout(text: str) -> str:

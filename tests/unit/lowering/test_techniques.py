@@ -39,7 +39,8 @@ def moved(function: CompiledFunction) -> int:
 
 def assembly(function: CompiledFunction, number: int = 0) -> str:
     """The machine code of a kernel."""
-    return codegen.assembly(kernels.FRONT_ENDS["direct"](function.program.kernels[number]))
+    kernel = function.program.kernels[number]
+    return codegen.assembly(kernels.FRONT_ENDS["direct"](kernel), kernel.vectorise)
 
 
 def vector_instructions(text: str, instruction: str) -> int:
