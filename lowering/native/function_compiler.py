@@ -11,6 +11,7 @@ Recursion follows the nesting of the source text alone, which Python's own parse
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -48,6 +49,11 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 _OPERATORS = (INT64, FLOAT64, Scalar("f32", "f", 32))
 
 
+MOST_UNROLLED = 64
+"""Turns of a loop over loops, counted in the innermost one, up to which LLVM may write it out: longer ones gain nothing by it, and
+their machine code takes seconds to make."""
+
+
 @dataclass(frozen=True)
 class Function:
     """A function that other functions of the module may call."""
@@ -59,8 +65,11 @@ class Function:
 
 @dataclass
 class _Loop:
+    """Where `continue` and `break` go, and the most turns that the loops inside make for one of its own."""
+
     continue_block: ir.Block
     break_block: ir.Block
+    turns_inside: float = 1
 
 
 @dataclass
@@ -336,10 +345,16 @@ class FunctionCompiler:
         builder.cbranch(builder.icmp_signed("<", builder.load(counter), stop), body, end)
         builder.position_at_end(body)
         self.assign(node, node.target.id, (INT64, builder.load(counter)))
-        self.loop_body(node.body, _Loop(latch, end))
+        loop = _Loop(latch, end)
+        self.loop_body(node.body, loop)
         builder.position_at_end(latch)
         builder.store(builder.add(builder.load(counter), ir.Constant(I64, step), flags=("nsw",)), counter)
-        builder.branch(header)
+        back = builder.branch(header)
+        turns = _turns(start, stop, step) * loop.turns_inside
+        if turns > MOST_UNROLLED and loop.turns_inside > 1:
+            back.set_metadata("llvm.loop", _not_unrolled(builder.module))
+        if self.loops:
+            self.loops[-1].turns_inside = max(self.loops[-1].turns_inside, turns)
         builder.position_at_end(end)
 
     def range_bounds(self, node: ast.For) -> tuple[ir.Value, ir.Value, int]:
@@ -364,3 +379,17 @@ class FunctionCompiler:
         if not self.loops:
             self.fail(node, "outside a loop")
         self.builder.branch(getattr(self.loops[-1], where))
+
+
+def _turns(start: ir.Value, stop: ir.Value, step: int) -> float:
+    """How many turns a loop makes, infinity where that is computed."""
+    if isinstance(start, ir.Constant) and isinstance(stop, ir.Constant):
+        return max(-((start.constant - stop.constant) // step), 1)
+    return math.inf
+
+
+def _not_unrolled(module: ir.Module) -> ir.MDValue:
+    """A new name of a loop that says so; it names itself, as LLVM wants it."""
+    name = ir.MDValue(module, [module.add_metadata(["llvm.loop.unroll.disable"])], name=str(len(module.metadata)))
+    name.operands = (name, *name.operands)
+    return name
