@@ -22,7 +22,7 @@ from gradopt.lowering.codegen.scalars import ACCUMULATE, identity_text, literal_
 __all__ = ["nest_source", "scratch_bytes"]
 
 SCRATCH_ALIGNMENT = 64
-SHORT_LOOP = 64  # turns: LLVM unrolls such a loop before its vectoriser sees it, unless it is told not to
+SHORT_LOOP, SHORT_SUM = 64, 100  # turns: LLVM unrolls such a loop before its vectoriser sees it, unless it is told not to
 FEWEST_VECTORS = 8  # elements that are worth a vector; loops of no multiple of it are vectorised from twice as many
 
 
@@ -31,9 +31,10 @@ def _row_bytes(size: Size, element_bytes: int) -> int:
     return -(-size * element_bytes // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
 
 
-def _is_short(size: Size) -> bool:
-    """True for a loop that is better vectorised than unrolled."""
-    return isinstance(size, int) and FEWEST_VECTORS <= size <= SHORT_LOOP and (size % FEWEST_VECTORS == 0 or size > 2 * FEWEST_VECTORS)
+def _is_short(stage: Operation) -> bool:
+    """True for a stage whose innermost loop is better vectorised than unrolled."""
+    size, most = stage.inner[-1], SHORT_SUM if isinstance(stage, ReduceOp) else SHORT_LOOP  # type: ignore[attr-defined]
+    return isinstance(size, int) and FEWEST_VECTORS <= size <= most and (size % FEWEST_VECTORS == 0 or size > 2 * FEWEST_VECTORS)
 
 
 class NestSource:
@@ -81,7 +82,7 @@ class NestSource:
         self._prologue()
         stages = [inner for inner in self.block.operations if isinstance(inner, (MapOp, ReduceOp))]
         loops = [inner for inner in self.block.operations if not isinstance(inner, (GemmOp, YieldOp))]
-        if any(_is_short(stage.inner[-1]) for stage in stages):
+        if any(map(_is_short, stages)):
             self.line("keep_loops()")
         for inner in self.block.operations:
             if isinstance(inner, GemmOp):

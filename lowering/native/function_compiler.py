@@ -11,13 +11,13 @@ Recursion follows the nesting of the source text alone, which Python's own parse
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 from gradopt.lowering.native.errors import KernelError
 from gradopt.lowering.native.intrinsics import CONSTANTS
+from gradopt.lowering.native.unrolling import MOST_UNROLLED, not_unrolled, number_of_turns
 from gradopt.lowering.native.values import (
     BOOLEAN,
     FLOAT64,
@@ -47,11 +47,6 @@ _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
 }  # fmt: skip
 _OPERATORS = (INT64, FLOAT64, Scalar("f32", "f", 32))
-
-
-MOST_UNROLLED = 64
-"""Turns of a loop over loops, counted in the innermost one, up to which LLVM may write it out: longer ones gain nothing by it, and
-their machine code takes seconds to make."""
 
 
 @dataclass(frozen=True)
@@ -350,9 +345,9 @@ class FunctionCompiler:
         builder.position_at_end(latch)
         builder.store(builder.add(builder.load(counter), ir.Constant(I64, step), flags=("nsw",)), counter)
         back = builder.branch(header)
-        turns = _turns(start, stop, step) * loop.turns_inside
+        turns = number_of_turns(start, stop, step) * loop.turns_inside
         if turns > MOST_UNROLLED and loop.turns_inside > 1:
-            back.set_metadata("llvm.loop", _not_unrolled(builder.module))
+            back.set_metadata("llvm.loop", not_unrolled(builder.module))
         if self.loops:
             self.loops[-1].turns_inside = max(self.loops[-1].turns_inside, turns)
         builder.position_at_end(end)
@@ -379,17 +374,3 @@ class FunctionCompiler:
         if not self.loops:
             self.fail(node, "outside a loop")
         self.builder.branch(getattr(self.loops[-1], where))
-
-
-def _turns(start: ir.Value, stop: ir.Value, step: int) -> float:
-    """How many turns a loop makes, infinity where that is computed."""
-    if isinstance(start, ir.Constant) and isinstance(stop, ir.Constant):
-        return max(-((start.constant - stop.constant) // step), 1)
-    return math.inf
-
-
-def _not_unrolled(module: ir.Module) -> ir.MDValue:
-    """A new name of a loop that says so; it names itself, as LLVM wants it."""
-    name = ir.MDValue(module, [module.add_metadata(["llvm.loop.unroll.disable"])], name=str(len(module.metadata)))
-    name.operands = (name, *name.operands)
-    return name

@@ -49,6 +49,29 @@ def test_half_precision_rows_are_vectorised_by_llvm() -> None:
     assert all(each.vectorise for each in tiles)
 
 
+NESTED = """def kernel(lo, hi, context):
+    b0 = pointer_f32(context, 0)
+    b1 = pointer_f32(context, 1)
+    for o in range(lo, hi):
+        total = f32(0.0)
+        for i in range(0, {outer}):
+            for j in range(0, {inner}):
+                total = accumulate_add(total, load(b0, (o * {outer} + i) * {inner} + j))
+        store(b1, o, total)
+    return 0
+"""
+
+
+@pytest.mark.parametrize("outer, inner, written_out", [(16, 784, False), (3, 3, True), (8, 16, False)])
+def test_a_loop_over_loops_is_written_out_where_it_is_small(outer: int, inner: int, written_out: bool) -> None:
+    """The loops of a window become straight code; those of a plane would become hundreds of kilobytes of it."""
+    text = kernels.FRONT_ENDS["direct"](KernelSource("nested", NESTED.format(outer=outer, inner=inner)))
+    marks = [line for line in text.splitlines() if "!llvm.loop" in line]
+    assert len(marks) == (1 if written_out else 2)  # the loop over points, whose turns nobody knows, always has one
+    assert ("llvm.loop.unroll.disable" in text) == bool(marks)
+    assert len(codegen.object_code(text)) < 4096
+
+
 @pytest.mark.parametrize("count", [8, 4096])
 def test_a_kernel_that_fills_memory_is_optimised_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long fill becomes a call of memset, which takes another code model: LLVM's passes are not run again for it."""

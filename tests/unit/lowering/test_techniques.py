@@ -304,6 +304,16 @@ def test_pooling_keeps_positions_of_a_byte() -> None:
     assert cost_of(backward, {}) == Cost(windows, windows * 4 + windows, 4 * windows * 4)
 
 
+@pytest.mark.skipif(not X86, reason="the instructions are those of x86 with AVX2")
+@pytest.mark.parametrize("size", [32, 48, 96, 100])
+def test_a_sum_of_a_short_row_is_vectorised(size: int) -> None:
+    """LLVM would write such a loop out before its vectoriser sees it, one addition an element."""
+    row = f"tensor<64x{size}xf32>"
+    text = assembly(compiled(f"%x: {row}", f"  %r = hl.sum %x {{axes = [1]}} : ({row}) -> tensor<64xf32>", "tensor<64xf32>"))
+    assert vector_instructions(text, "vaddps")
+    assert text.count("vaddss") < 8
+
+
 # --- the driver
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import stat
@@ -255,3 +256,14 @@ def test_numba_is_not_imported_for_cached_kernels(folder: Path) -> None:
 def test_both_front_ends_name_the_same_function() -> None:
     for front_end in kernels.FRONT_ENDS.values():
         assert f"@{kernels.symbol(kernel(1.5))}" in front_end(kernel(1.5)).replace('"', "")
+
+
+def test_the_key_covers_every_module_that_decides_the_code() -> None:
+    """Whatever the compiler's own modules import belongs to them, but for errors, locks, the program's data and what reads objects."""
+    folder = Path(compile.__file__).parent
+    hashed = {path for pattern in compile._COMPILER_MODULES for path in folder.glob(f"{pattern}.py")}
+    package = "gradopt.lowering.native."
+    imported = {node.module.removeprefix(package) for path in hashed for node in ast.walk(ast.parse(path.read_text()))
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(package)}
+    missing = {name for name in imported if folder / f"{name.replace('.', '/')}.py" not in hashed} - {"math"}
+    assert missing == {"errors", "program", "symbols"}
