@@ -59,6 +59,7 @@ class Windows:
 def max_pool(op: Any) -> list[Launch]:
     """y and positions."""
     source = Source()
+    source.line("keep_loops()")
     x, y, position = source.pointer(op.x), source.pointer(op.results[0]), source.pointer(op.results[1])
     windows = Windows(op, source, op.x, op.results[0])
     pointers, mark = (x, y, position), value_type(element_of(op.results[1]))
@@ -215,6 +216,7 @@ def max_pool_backward(op: Any) -> list[Launch]:
     wide = accumulation_element(element_of(out))
     target = out if wide is element_of(out) else temporary(dims_of(out), wide)
     source = Source()
+    source.line("keep_loops()")
     dy, position, dx = source.pointer(op.dy), source.pointer(op.position), source.pointer(target)
     windows = Windows(op, source, target, op.dy)
     mark = value_type(element_of(op.position))
