@@ -49,6 +49,7 @@ class _Forward:
     def __init__(self, op: Any, shape: Shape, keys: Value, values: Value, value_strides: Strides, value_flags: Value | None) -> None:
         self.op, self.shape = op, shape
         source = self.source = Source()
+        source.line("keep_loops()")
         self.q, self.kt, self.v = (source.pointer(value) for value in (op.q, keys, values))
         self.flags = "" if value_flags is None else source.pointer(value_flags)
         self.y, self.lse = source.pointer(op.results[0]), source.pointer(op.results[1])

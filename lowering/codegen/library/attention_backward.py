@@ -124,6 +124,7 @@ class _Backward:
     def __init__(self, op: Any, shape: Shape, inputs: Inputs, split: Split, dq: Value, bias: BiasGradient | None) -> None:
         self.op, self.shape, self.split, self.bias = op, shape, split, bias
         source = self.source = Source()
+        source.line("keep_loops()")
         self.q, self.dy, self.delta, self.kt, self.vt, self.lse = (source.pointer(value) for value in (
             inputs.q, inputs.dy, inputs.delta, inputs.kt, inputs.vt, op.lse))
         self.outputs = {index: source.pointer(result) for index, result in zip(op.wrt, op.results) if index in (1, 2)}
