@@ -250,11 +250,11 @@ class DenseElementsAttr(Attribute):
 
 
 class SparseElementsAttr(Attribute):
-    """A sparse tensor constant: coordinates and values, each dense."""
+    """A sparse tensor constant: coordinates and values, each dense (values may be a `DenseStringAttr`)."""
 
     __slots__ = ("indices", "type", "values")
 
-    def __init__(self, indices: DenseElementsAttr | None, values: DenseElementsAttr | None, type: Any) -> None:
+    def __init__(self, indices: DenseElementsAttr | None, values: Any, type: Any) -> None:
         self.indices, self.values, self.type = indices, values, type
         self._set(indices, values, type)
 
@@ -263,7 +263,8 @@ class SparseElementsAttr(Attribute):
 
         if self.indices is None or self.values is None:
             return f"sparse<> : {self.type.text}"
-        return f"sparse<{dense_body(self.indices)}, {dense_body(self.values)}> : {self.type.text}"
+        values = self.values.text[len("dense<"):-len(f"> : {self.values.type.text}")]  # they may be strings
+        return f"sparse<{dense_body(self.indices)}, {values}> : {self.type.text}"
 
 
 class DenseArrayAttr(Attribute):
@@ -278,7 +279,7 @@ class DenseArrayAttr(Attribute):
     def spell(self) -> str:
         if self.element.is_float:
             items = [float_text(bits, self.element) for bits in self.values]
-        elif self.element.text == "i1":
+        elif self.element.is_truth:
             items = ["true" if value else "false" for value in self.values]
         else:
             items = [integer_text(value) for value in self.values]

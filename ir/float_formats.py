@@ -127,9 +127,10 @@ def encode_float(format: Any, value: float) -> int:
 
 
 def _encode_power(format: Any, value: float) -> int:
-    """The nearest power of two, the larger of two as near; the least for zero, NaN for what is negative or no number."""
-    if math.isnan(value) or math.isinf(value) or value < 0:
+    """The nearest power of two, the larger of two as near; the least for zero, NaN for what is no number. There is no sign: it is lost."""
+    if math.isnan(value) or math.isinf(value):
         return 0xFF
+    value = abs(value)
     if value == 0:
         return 0
     mantissa, exponent = math.frexp(value)  # mantissa in [0.5, 1)

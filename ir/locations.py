@@ -39,6 +39,7 @@ class FileLocation(Location):
     __slots__ = ("column", "end", "file", "line")
 
     def __init__(self, file: str, line: int, column: int, end: tuple[int, int] | None = None) -> None:
+        file = file or ("-" if end is None else "")  # so does MLIR
         self.file, self.line, self.column, self.end = file, line, column, end
         self._set(file, line, column, end)
 

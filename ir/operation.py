@@ -19,8 +19,8 @@ __all__ = ["Block", "Operation", "Region", "UnregisteredOp"]
 class Operation:
     """An operation. A declared one is a subclass with a `name` and typed fields (see `declare.py`); any other is an `UnregisteredOp`.
 
-    `properties` are the inherent attributes, `attributes` the discardable ones. The constructor takes the parts as they are;
-    `builder.py` infers result types and fills in defaults.
+    `properties` are the inherent attributes, `attributes` the discardable ones. An `UnregisteredOp` may have one attribute instead of
+    properties: it has the name "". The constructor takes the parts as they are; `builder.py` infers result types and fills in defaults.
     """
 
     __slots__ = ("_operands", "attributes", "location", "next", "order", "parent", "previous", "properties", "regions",

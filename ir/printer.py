@@ -121,7 +121,7 @@ class Printer:
 
     def _generic_attributes(self, op: Operation) -> tuple[str, str]:
         """(properties, attributes) of the generic form."""
-        return (f" <{self.dictionary(op.properties)}>" if op.properties else "",
+        return (f" <{self.properties(op.properties)}>" if op.properties else "",
                 f" {self.dictionary(op.attributes)}" if op.attributes else "")
 
     def _pretty_attributes(self, op: Operation) -> tuple[str, str]:
@@ -178,6 +178,13 @@ class Printer:
     def type_text(self, type: Type) -> str:
         """A type, with aliases where they are used."""
         return type.text if self.aliases is None else self.aliases.text(type)
+
+    def properties(self, entries: dict[str, Attribute]) -> str:
+        """A dictionary, or the only attribute of properties that are none."""
+        whole = entries.get("")
+        if whole is None:
+            return self.dictionary(entries)
+        return whole.text if self.aliases is None else self.aliases.text(whole)
 
     def dictionary(self, entries: dict[str, Attribute]) -> str:
         """`{a = 1, b}` sorted by name."""
@@ -282,11 +289,11 @@ Piece: TypeAlias = "str | tuple[Operation, int] | BlockHeader"
 
 
 def _predecessors(region: Region) -> dict[Block, list[Block]]:
-    """The blocks whose last op names a block as a successor, once each and in order."""
+    """The blocks whose last op names a block as a successor, in order, as often as it does."""
     found: dict[Block, list[Block]] = {}
     for block in region.blocks:
         if block.last is not None and block.last.successors:
-            for successor in dict.fromkeys(block.last.successors):
+            for successor in block.last.successors:
                 found.setdefault(successor, []).append(block)
     return found
 

@@ -99,7 +99,7 @@ def element_texts(element: Any, data: bytes) -> list[str]:
     patterns = [int.from_bytes(data[start:start + width], "little") for start in range(0, len(data), width)]
     if element.is_float:
         return [float_text(bits, element) for bits in patterns]
-    if element.text == "i1":
+    if element.is_truth:
         return ["true" if bits else "false" for bits in patterns]
     return [integer_text(element.wrap(bits)) for bits in patterns]
 
@@ -108,9 +108,9 @@ def dense_body(attribute: DenseElementsAttr) -> str:
     """The text between the angle brackets: a splat, a hex blob, or nested lists."""
     type, element = attribute.type, attribute.type.element
     count = type.element_count
-    if count == 0:
+    if not attribute.data:
         return ""
-    if attribute.is_splat:
+    if attribute.is_splat:  # also where there are no elements
         return element_texts(element, attribute.data)[0]
     if count > HEX_ABOVE:
         return '"0x' + hex_data(element, attribute.data).hex().upper() + '"'
@@ -119,7 +119,7 @@ def dense_body(attribute: DenseElementsAttr) -> str:
 
 def hex_data(element: Any, data: bytes) -> bytes:
     """The bytes of a hex blob: truth values packed into bits, no sign bits above the width of an integer."""
-    if getattr(element, "text", "") == "i1":
+    if element.is_truth:
         return packed_bits(data)
     spare = element.width % 8 if getattr(element, "is_integer", False) else 0
     if not spare:
@@ -135,7 +135,7 @@ def packed_bits(data: bytes) -> bytes:
     """Truth values of a byte each as bits, the first one lowest."""
     packed = bytearray((len(data) + 7) // 8)
     for index, value in enumerate(data):
-        packed[index // 8] |= value << index % 8
+        packed[index // 8] |= (value & 1) << index % 8
     return bytes(packed)
 
 

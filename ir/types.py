@@ -19,6 +19,7 @@ class Type(Attribute):
     __slots__ = ()
     is_float = False
     is_integer = False
+    is_truth = False  # one bit: elements are `true` and `false`
 
     @property
     def storage_bytes(self) -> int:
@@ -29,11 +30,11 @@ class Type(Attribute):
 class IntegerType(Type):
     """`i32` (signless, read as two's complement; i1 is a truth value), `si32`, `ui32`."""
 
-    __slots__ = ("signedness", "width")
+    __slots__ = ("is_truth", "signedness", "width")
     is_integer = True
 
     def __init__(self, width: int, signedness: str = "") -> None:
-        self.width, self.signedness = width, signedness
+        self.width, self.signedness, self.is_truth = width, signedness, width == 1
         self._set(width, signedness)
 
     def spell(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from gradopt.ir import attributes as A
 from gradopt.ir.locations import LocationAttr
 from gradopt.ir.rare_attributes import DistinctAttr
-from gradopt.ir.types import F64, I1, I64, FloatType, FunctionType, Type
+from gradopt.ir.types import F64, I1, I64, NONE, FloatType, FunctionType, Type
 from gradopt.parser.builtin_attributes import read_builtin
 from gradopt.parser.lexer import SyntaxFault, Token
 from gradopt.parser.limits import Limits
@@ -31,6 +31,7 @@ class AttributeRules:
         self.places = PlaceResolver(self.location_aliases, self.limits)
         self.distinct_values: dict[int, A.Attribute | None] = {}
         self.resources: dict[str, bytes] = {}
+        self.brace = 0  # where the dictionary that was read last opens
         self.early: AttributeRules | None = None  # knows every alias of the text, where one is used before its definition
 
     def use_early(self, early: AttributeRules) -> None:
@@ -51,8 +52,8 @@ class AttributeRules:
         return self.reader.located(token.text, token.start_pos)
 
     def function_type(self, c: list[Any]) -> Type:
-        inputs, results = tuple(c[0] or ()), tuple(c[2])
-        made: Type = self.limits.note(FunctionType(inputs, results), (*inputs, *results))
+        inputs, results = tuple(c[1] or ()), tuple(c[3])
+        made: Type = self.limits.note(FunctionType(inputs, results), (*inputs, *results), c[0].start_pos)
         return made
 
     def types(self, c: list[Any]) -> list[Type]:
@@ -74,7 +75,7 @@ class AttributeRules:
 
     def dictionary(self, c: list[Any]) -> dict[str, Any]:
         entries: dict[str, Any] = {}
-        for item in c:
+        for item in c[1:]:
             if item is None:
                 continue
             token, value = item
@@ -84,15 +85,16 @@ class AttributeRules:
             if name in entries:
                 raise SyntaxFault(f"duplicate key '{name}' in dictionary attribute", token.start_pos)
             entries[name] = value
+        self.brace = c[0].start_pos
         return entries
 
     def dictionary_attribute(self, c: list[Any]) -> A.Attribute:
-        made: A.Attribute = self.limits.note(A.DictionaryAttr(tuple(c[0].items())), c[0].values())
+        made: A.Attribute = self.limits.note(A.DictionaryAttr(tuple(c[0].items())), c[0].values(), self.brace)
         return made
 
     def array(self, c: list[Any]) -> A.Attribute:
-        elements = tuple([item for item in c if item is not None])
-        made: A.Attribute = self.limits.note(A.ArrayAttr(elements), elements)
+        elements = tuple([item for item in c[1:] if item is not None])
+        made: A.Attribute = self.limits.note(A.ArrayAttr(elements), elements, c[0].start_pos)
         return made
 
     def text(self, token: Token) -> str:
@@ -103,7 +105,7 @@ class AttributeRules:
             raise SyntaxFault(error.message, token.start_pos + error.offset) from None
 
     def string(self, c: list[Any]) -> A.Attribute:
-        made: A.Attribute = self.limits.carry(A.StringAttr(self.text(c[0]), c[1]), c[1])
+        made: A.Attribute = self.limits.carry(A.StringAttr(self.text(c[0]), told(c[1])), c[1], c[0].start_pos)
         return made
 
     def symbol(self, c: list[Any]) -> A.Attribute:
@@ -146,7 +148,7 @@ class AttributeRules:
     def dense(self, c: list[Any]) -> A.Attribute:
         token, type = c
         try:
-            made: A.Attribute = self.limits.carry(dense_literal(token.text, type, self.resources), type)
+            made: A.Attribute = self.limits.carry(dense_literal(token.text, type, self.resources), type, token.start_pos)
             return made
         except LiteralError as error:
             raise SyntaxFault(error.message, token.start_pos + error.offset) from None
@@ -156,7 +158,7 @@ class AttributeRules:
         if token.text[1:].split("<")[0].split(".")[0] == "builtin":
             raise SyntaxFault("dialect 'builtin' provides no attribute parsing hook: its attributes are written without a dialect",
                               token.start_pos)
-        made: A.Attribute = self.limits.carry(A.DialectAttr(canonical_body(token.text[1:]), c[1]), c[1])
+        made: A.Attribute = self.limits.carry(A.DialectAttr(canonical_body(token.text[1:]), told(c[1])), c[1], token.start_pos)
         return made
 
     def alias_attribute(self, c: list[Any]) -> A.Attribute:
@@ -171,7 +173,7 @@ class AttributeRules:
 
     def _location_attribute(self, place: Place) -> A.Attribute:
         location = self.places.resolve(place)
-        made: A.Attribute = self.limits.carry(LocationAttr(location), location)
+        made: A.Attribute = self.limits.carry(LocationAttr(location), location, place.offset)
         return made
 
     def builtin_attribute(self, c: list[Any]) -> A.Attribute:
@@ -194,11 +196,13 @@ class AttributeRules:
         start = token.text.index("<") + 1
         empty = not token.text[start:-1].strip()
         value = None if empty else self.nested_attribute(token.text, start, len(token.text) - 1)
+        if value is UNIT:  # which is what MLIR means by no value
+            value = None
         known = self.distinct_values.setdefault(index, value)
         if known is not value:
             raise SyntaxFault("referenced attribute does not match previous definition: "
                               + ("no value" if known is None else known.text), token.start_pos)
-        made: A.Attribute = self.limits.note(DistinctAttr(index, value), (value,))
+        made: A.Attribute = self.limits.note(DistinctAttr(index, value), (value,), token.start_pos)
         return made
 
     def location_attribute(self, c: list[Any]) -> A.Attribute:
@@ -239,10 +243,6 @@ class AttributeRules:
         place: Place = c[1]
         return place
 
-    def inner_place(self, c: list[Any]) -> Place:
-        place: Place = c[0]
-        return place
-
     def unknown_place(self, c: list[Any]) -> Place:
         return Place("unknown", (), 0, c[0].start_pos)
 
@@ -267,6 +267,11 @@ class AttributeRules:
 
     def alias_place(self, c: list[Any]) -> Place:
         return Place("alias", (c[0].text[1:],), 0, c[0].start_pos)
+
+
+def told(type: Type | None) -> Type | None:
+    """The type behind a string or a dialect's attribute; `none` is the same as no type."""
+    return None if type is NONE else type
 
 
 def symbol_value(token: Token) -> str:

@@ -202,7 +202,7 @@ class IRBuilder:
         cls = self.operation_class(name, item.form, item.offset)
         operand_types, result_types = self._types(item, cls)
         operands = self._operands(item.operands, operand_types, scope, item)
-        properties, attributes = self.attributes(item.properties or {}, item.attributes or {}, cls, item.offset)
+        properties, attributes = self.attributes(item.properties, item.attributes, cls, item.offset)
         if item.callee is not None:
             if cls is not None and item.form == "pretty" and "callee" not in cls.definition.attributes:
                 raise self.fail(item.offset, f"'{name}' op takes no symbol before its operands")
@@ -249,11 +249,14 @@ class IRBuilder:
             raise self.fail(token.start_pos, f"reference to an undefined block '{token.text}'{near_miss(token.text, scope.blocks)}")
         return block
 
-    def attributes(self, own: dict[str, Any], loose: dict[str, Any], cls: type[Operation] | None,
+    def attributes(self, own: dict[str, Any] | None, loose: dict[str, Any] | None, cls: type[Operation] | None,
                    offset: int) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
         """(properties, discardable attributes) as new dictionaries. Declared attributes may stand in either place."""
         if cls is None:
-            return dict(own), dict(loose)
+            return {"": DictionaryAttr(())} if own == {} else dict(own or {}), dict(loose or {})
+        own, loose = own or {}, loose or {}
+        if "" in own:
+            raise self.fail(offset, f"'{cls.name}' op expects a dictionary of properties, found '{own[''].text}'")
         declared = cls.definition.attributes
         if not own and not loose:
             return dict(cls.definition.defaults), {}

@@ -46,7 +46,7 @@ def _array(text: str, start: int, end: int, reader: TypeReader) -> Attribute:
     element = reader.located(text[start:end if colon < 0 else colon].strip(), start)
     if not isinstance(element, (IntegerType, IndexType, FloatType)):
         raise LiteralError(f"expected integer or float type, got: '{element.text}'", start)
-    if element.width % 8 and element.text != "i1":
+    if element.width % 8 and not element.is_truth:
         raise LiteralError("element type bitwidth must be a multiple of 8", start)
     parts = split_commas(text, colon + 1, end) if colon >= 0 else []
     if colon >= 0 and not parts:
@@ -55,7 +55,7 @@ def _array(text: str, start: int, end: int, reader: TypeReader) -> Attribute:
     for begin, stop in parts:
         item = text[begin:stop].strip()
         place = begin + len(text[begin:stop]) - len(text[begin:stop].lstrip())
-        if element.text == "i1":
+        if element.is_truth:
             if item not in ("true", "false"):
                 raise LiteralError("expected 'true' or 'false' values for i1 type", place)
             values.append(int(item == "true"))
@@ -68,7 +68,10 @@ def _array(text: str, start: int, end: int, reader: TypeReader) -> Attribute:
             if not isinstance(element, FloatType):
                 if "." in item:
                     raise LiteralError("expected integer literal")
-                values.append(integer_value(item, element).value)
+                signless = element  # negative numbers may stand for unsigned ones here
+                if element.is_unsigned and item.startswith("-"):
+                    signless = IntegerType(element.width, "signed")
+                values.append(element.wrap(integer_value(item, signless).value))
             elif "." not in item and "0x" not in item:
                 raise LiteralError("unexpected decimal integer literal for a floating point value")
             else:

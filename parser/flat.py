@@ -38,7 +38,7 @@ def build_flat_lines(builder: IRBuilder, token: Token, scope: Scope, block: Bloc
         key = (name, own_text, loose_text)
         found = flat_attributes.get(key)
         if found is None:
-            found = flat_attributes[key] = builder.attributes(own or {}, loose or {}, cls, offset)
+            found = flat_attributes[key] = builder.attributes(own, loose, cls, offset)
         properties, attributes = found
         location = SourceLocation(source, offset) if place is None else builder.location(place, offset)
         op = _make(cls, name, operands, outputs, properties, attributes, location)

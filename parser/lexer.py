@@ -47,7 +47,8 @@ _GAP = r"(?:\s|//[^\n]*)*"
 _DISTINCT = re.compile(rf"{_GAP}\[{_GAP}(?:0x[0-9A-Fa-f]+|[0-9]+){_GAP}\]{_GAP}(?=<)", re.ASCII)
 _BRACKET = re.compile(rf"{_GAP}<")
 _BODY = re.compile(rf'->|{STRING}|[<>()\[\]{{}}"]')
-_BUILTIN_BODY = re.compile(rf'->|[<>]=|//[^\n]*|{STRING}|[<>()\[\]{{}}"]')
+_DIALECT_HEAD = r"[!\#][A-Za-z_](?:[\w$.]|-(?!>))*<"  # what opens a body that is raw text
+_BUILTIN_BODY = re.compile(rf'->|[<>]=|//[^\n]*|{STRING}|{_DIALECT_HEAD}|[<>()\[\]{{}}"]', re.ASCII)
 _CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
 _DICTIONARY = r'\{[^{}"\n]*(?:"[^"\\\n]*"[^{}"\n]*)*\}'
 _FLAT = re.compile(
@@ -59,10 +60,7 @@ _FLAT = re.compile(
 _RESULTS = re.compile(rf"%[\w$.\-#]+{_GAP}(?::{_GAP}[0-9]+{_GAP})?(?:,{_GAP}%[\w$.\-#]+{_GAP}(?::{_GAP}[0-9]+{_GAP})?)*=", re.ASCII)
 _CONTINUES = re.compile(r"(?:[ \t\r\n]|//[^\n]*)*(?:[,:(<\-\[]|loc\b)")
 _STRINGS = re.compile(STRING)
-_COMMENT = re.compile(rf"({STRING})|//[^\n]*")
-
-
-LATEST = [0]  # the offset of the token that was read last, for errors about what ends there
+_COMMENT = re.compile(rf"{STRING}|({_DIALECT_HEAD})|(//[^\n]*)", re.ASCII)
 
 
 class SyntaxFault(Exception):
@@ -119,7 +117,7 @@ def tokens(text: str, start: int, end: int, flat_line: Callable[[Any], FlatLine 
         elif kind == "WORD" or kind == "SIGIL":
             token = _word(text, found, position, end) if kind == "WORD" else _sigil(text, found, position, end)
             position += len(token.text)
-            if token.type in ("TYPE", "DENSE", "BUILTIN_ATTR", "DISTINCT") and "//" in token.text:
+            if kind == "WORD" and token.type in ("TYPE", "DENSE", "BUILTIN_ATTR", "DISTINCT") and "//" in token.text:
                 token.text = blank_comments(token.text)
         else:
             assert kind is not None
@@ -130,7 +128,6 @@ def tokens(text: str, start: int, end: int, flat_line: Callable[[Any], FlatLine 
                     token.type = "RESULT_ID"
             position = match.end()
         previous = token.type
-        LATEST[0] = token.start_pos
         defines = defines and previous != "EQUAL"
         yield token
 
@@ -200,8 +197,8 @@ def _check_escapes(body: str, position: int) -> None:
 
 
 def balanced_end(text: str, start: int, end: int, builtin: bool = False) -> int:
-    """The offset behind the bracket that closes the one at `start`. Strings and arrows are opaque, and so are comments and comparisons
-    where a builtin type or attribute is read. Raises SyntaxFault."""
+    """The offset behind the bracket that closes the one at `start`. Strings and arrows are opaque, and so are comments, comparisons and
+    the bodies of dialects where a builtin type or attribute is read. Raises SyntaxFault."""
     pattern = _BUILTIN_BODY if builtin else _BODY
     open_brackets = [(text[start], start)]
     position = start + 1
@@ -223,11 +220,23 @@ def balanced_end(text: str, start: int, end: int, builtin: bool = False) -> int:
                 return position
         elif found == '"':
             raise SyntaxFault("expected '\"' in string literal", match.start())
+        elif found[0] in "!#":
+            position = balanced_end(text, position - 1, end)
 
 
 def blank_comments(text: str) -> str:
     """The text with spaces for comments, so that offsets stay."""
-    return _COMMENT.sub(lambda match: match[0] if match[1] else " " * len(match[0]), text)
+    pieces, position = [], 0
+    match = _COMMENT.search(text)
+    while match is not None:
+        end = match.end()
+        if match[1]:
+            end = balanced_end(text, end - 1, len(text))
+        elif match[2]:
+            pieces.append(text[position:match.start()] + " " * len(match[2]))
+            position = end
+        match = _COMMENT.search(text, end)
+    return "".join(pieces) + text[position:]
 
 
 def _unexpected(text: str, position: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gradopt.parser.lexer import LATEST, SyntaxFault
+from gradopt.parser.lexer import SyntaxFault
 
 __all__ = ["MOST_DEPTH", "Limits"]
 
@@ -20,8 +20,8 @@ class Limits:
     def __init__(self) -> None:
         self.known: dict[Any, tuple[int, int]] = {}
 
-    def note(self, made: Any, parts: Iterable[Any], offset: int = -1) -> Any:
-        """Returns `made`, which holds `parts`. Raises SyntaxFault where it is too deep or too large (-1: at the token read last)."""
+    def note(self, made: Any, parts: Iterable[Any], offset: int) -> Any:
+        """Returns `made`, which begins at an offset and holds `parts`. Raises SyntaxFault where it is too deep or too large."""
         known, depth, size = self.known, 0, 1
         for part in parts:
             below = known.get(part)
@@ -32,15 +32,15 @@ class Limits:
                 if below[0] >= depth:
                     depth = below[0] + 1
         if depth > MOST_DEPTH:
-            raise SyntaxFault(f"types and attributes are nested more than {MOST_DEPTH} deep", LATEST[0] if offset < 0 else offset)
+            raise SyntaxFault(f"types and attributes are nested more than {MOST_DEPTH} deep", offset)
         if depth and size > MOST_PARTS:
-            raise SyntaxFault(f"an attribute has more than {MOST_PARTS} parts", LATEST[0] if offset < 0 else offset)
+            raise SyntaxFault(f"an attribute has more than {MOST_PARTS} parts", offset)
         known[made] = (depth, size)
         return made
 
-    def carry(self, made: Any, part: Any) -> Any:
+    def carry(self, made: Any, part: Any, offset: int) -> Any:
         """Returns `made`, which holds one part that may be deep."""
-        return self.note(made, (part,)) if part in self.known else made
+        return self.note(made, (part,), offset) if part in self.known else made
 
     def location(self, made: Any, parts: Iterable[Any], offset: int) -> Any:
         """Returns a location, which holds `parts`. Its text is made of theirs now: later that could be a deep recursion."""

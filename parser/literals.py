@@ -65,8 +65,10 @@ def integer_value(text: str, type: Type) -> IntegerAttr:
     if not isinstance(type, (IndexType, IntegerType)):
         raise LiteralError(f"integer literal not valid for specified type '{type.text}'")
     value = read_integer(text)
-    if type.signedness == "unsigned" and value < 0:
+    if type.signedness == "unsigned" and text.startswith("-"):
         raise LiteralError("negative integer literal not valid for unsigned integer type")
+    if value == 0 and text.startswith("-"):
+        raise LiteralError(f"integer constant out of range for attribute of type '{type.text}': there is no negative zero")
     signed_only = type.signedness == "signed" or isinstance(type, IndexType)
     high = (1 << max(type.width - signed_only, 0)) - 1
     low = -(1 << type.width - 1) if type.width else 0
@@ -119,24 +121,25 @@ def _sparse(body: str, type: Type, start: int) -> Attribute:
     if len(parts) != 2:
         raise LiteralError("expected indices and values in sparse<…>", start)
     numbers, shape = _parse_nested(body[:parts[0][1]], I64, start)
-    values, value_shape = _parse_nested(" " * parts[1][0] + body[parts[1][0]:], type.element, start)
+    written = " " * parts[1][0] + body[parts[1][0]:]  # in its place, so that offsets stay
+    whole = written.lstrip().startswith('"')  # one string, or a blob
+    value_shape = None if whole else _parse_nested(written, type.element, start)[1]
     rank = len(type.shape)
     if shape is None:
         shape = (1, rank)
         numbers = numbers * rank
     rows = shape[0] if shape else 1
-    if (rows == 0 and value_shape in (None, (0,))) or not numbers:
-        return SparseElementsAttr(None, None, type)
     if len(shape) > 2 or (shape[1] if len(shape) == 2 else 1) != rank or (value_shape is not None and value_shape != (rows,)):
         raise LiteralError(f"expected shape ({list(type.shape)}); inferred shape of indices literal ({list(shape)}); "
                            f"inferred shape of values literal ({list(value_shape or ())})")
+    if not numbers:
+        return SparseElementsAttr(None, None, type)
     for row in range(rows):
         index = [int.from_bytes(item, "little", signed=True) for item in numbers[row * rank:(row + 1) * rank]]
         if any(not 0 <= place < (size or 0) for place, size in zip(index, type.shape)):
             raise LiteralError(f"sparse index #{row} is not contained within the value shape, with index={index}, and type='{type.text}'")
     index_type = TensorType(tuple(shape), I64)
-    elements = DenseElementsAttr(TensorType((rows,), type.element), values[0] if value_shape is None else b"".join(values),
-                                 value_shape is None)
+    elements = dense_elements(written, TensorType((rows,), type.element), start)
     return SparseElementsAttr(DenseElementsAttr(index_type, b"".join(numbers)), elements, type)
 
 
@@ -153,13 +156,16 @@ def dense_elements(body: str, type: Type, start: int = 0) -> Attribute:
         return DenseStringAttr((), shaped) if strings else DenseElementsAttr(shaped, b"")
     if stripped.startswith('"') and not strings:
         return _blob(stripped, shaped, count, start + body.index('"'))
+    if not count and isinstance(element, ComplexType) and stripped[0] not in "([":
+        _parse_nested(body, element.element, start)  # MLIR takes a lone number for no complex numbers
+        return DenseElementsAttr(shaped, b"")
     values, shape = _parse_nested(body, element, start)
     if shape is not None and shape != tuple(shaped.shape):
         raise LiteralError(f"inferred shape of elements literal ({list(shape)}) does not match type ({list(shaped.shape)})")
     if strings:
         return DenseStringAttr(tuple(values), shaped)
     if shape is None:
-        return DenseElementsAttr(shaped, values[0] if count else b"", bool(count))
+        return DenseElementsAttr(shaped, values[0], bool(values[0]))
     return DenseElementsAttr(shaped, b"".join(values))
 
 
@@ -172,12 +178,15 @@ def _blob(text: str, type: RankedType, count: int, start: int) -> DenseElementsA
     data = bytes.fromhex(text[3:-1]) if len(text) > 3 else b""
     element: Any = type.element
     wrong = LiteralError(f"elements hex data size is invalid for provided type: '{type.text}'", start)
-    if element.text == "i1":
+    if element.is_truth:
+        if count == 1 and len(data) == 1:
+            data = bytes([data[0] != 0])
+        true = element.wrap(1) & 0xFF
         if len(data) != (count + 7) // 8:
             if len(data) == 1 and data[0] in (0x00, 0xFF):
-                return DenseElementsAttr(type, bytes([data[0] & 1]), True)
+                return DenseElementsAttr(type, bytes([data[0] & true]), True)
             raise wrong
-        return DenseElementsAttr(type, bytes([data[i // 8] >> (i % 8) & 1 for i in range(count)]))
+        return DenseElementsAttr(type, bytes([true * (data[i // 8] >> (i % 8) & 1) for i in range(count)]))
     width = element.storage_bytes
     if len(data) == width * count:
         return DenseElementsAttr(type, _masked(data, element))
@@ -187,12 +196,14 @@ def _blob(text: str, type: RankedType, count: int, start: int) -> DenseElementsA
 
 
 def _masked(data: bytes, element: Any) -> bytes:
-    """Raw integers of a width that does not fill their bytes, each sign-extended as this project keeps them."""
-    if not isinstance(element, IntegerType) or element.width % 8 == 0:
+    """Raw elements of a width that does not fill their bytes: what stands above it is dropped, integers are sign-extended as they are
+    kept here."""
+    if not isinstance(element, (IntegerType, FloatType)) or element.width % 8 == 0:
         return data
     width = element.storage_bytes
     full = (1 << 8 * width) - 1
-    return b"".join([(element.wrap(int.from_bytes(data[start:start + width], "little")) & full).to_bytes(width, "little")
+    wrap = element.wrap if isinstance(element, IntegerType) else lambda bits: bits & ((1 << element.width) - 1)
+    return b"".join([(wrap(int.from_bytes(data[start:start + width], "little")) & full).to_bytes(width, "little")
                      for start in range(0, len(data), width)])
 
 
@@ -284,9 +295,9 @@ def _element(text: str, element: Type, offset: int) -> Any:
             raise LiteralError(error.message, offset) from None
     if isinstance(element, (IntegerType, IndexType)):
         if text in ("true", "false"):
-            if element.text != "i1":
+            if not element.is_truth:
                 raise LiteralError("expected i1 type for 'true' or 'false' values", offset)
-            return bytes([text == "true"])
+            return bytes([element.wrap(int(text == "true")) & 0xFF])
         if "." in text or text.startswith('"'):
             raise LiteralError(f"expected integer elements, but parsed {text}", offset)
         try:

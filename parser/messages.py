@@ -29,7 +29,7 @@ _ALSO = {"an attribute": {"HEX", "UNIT", "TRUE", "FALSE", "LOC", "DENSE", "DIALE
          "an attribute name": {"VISIBILITY", "MODULE", "FUNC", "ATTRIBUTES", "FALSE", "LOC", "UNKNOWN", "CALLSITE", "FUSED", "AT",
                                "TO", "BRANCH", "CONDITIONAL_BRANCH", "CONSTANT"},
          "an operation": {"RESULT_ID", "BRANCH", "CONDITIONAL_BRANCH", "CONSTANT", "HASH_ID", "BANG_ID", "METADATA"},
-         "a type": {"LPAR"}, "a location": {"STRING", "HASH_ID", "LOC"}}
+         "a type": {"LPAR"}, "a location": {"STRING", "HASH_ID"}}
 
 
 def acceptable(state: Any) -> set[str]:

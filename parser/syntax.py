@@ -149,8 +149,9 @@ class Callbacks(AttributeRules):
         return list(c)
 
     def properties(self, c: list[Any]) -> dict[str, Any]:
-        found: dict[str, Any] = c[0]
-        return found
+        """A dictionary; any other attribute stands under the empty name, which no entry can have."""
+        value = c[0]
+        return dict(value.entries) if isinstance(value, A.DictionaryAttr) else {"": value}
 
     def regions(self, c: list[Any]) -> list[Any]:
         return list(c)

@@ -157,6 +157,8 @@ class TypeReader:
         if not parts:
             raise SyntaxFault(f"expected an element type in {head}<…>", position)
         element = self._read(text, *parts[0], depth + 1)
+        if head == "tensor" and len(parts) == 2 and not text[slice(*parts[1])].strip():
+            del parts[1]  # MLIR reads `tensor<4xf32, >`
         extras = [self.parse_attribute(text, *part) for part in parts[1:]]
         if unranked is not None:
             made = self._unranked(head, element, extras, start, parts[0][0])
@@ -190,7 +192,7 @@ class TypeReader:
             inputs = layout.body[1:layout.body.index(")")]
             if inputs != names:
                 raise SyntaxFault(f"memref layout mismatch between rank and affine map: {len(shape)} dimensions, map ({inputs})", start)
-            if layout.body == f"({names}) -> ({names})":
+            if layout.body.partition(" -> ")[2] == f"({names})":  # symbols or none: the identity
                 layout = None
         if isinstance(layout, StridedLayoutAttr) and len(layout.strides) != len(shape):
             count = len(layout.strides)
@@ -206,11 +208,17 @@ class TypeReader:
         raise SyntaxFault("a vector has a rank" if head == "vector" else f"an unranked {head} takes no such parameters", start)
 
 
+# the types of MLIR's dialects that may stand in a vector; the second one may stand in a memref
+_VECTOR_ELEMENTS = re.compile(r"!(?:llvm\.ptr|ptr\.ptr)(?:<|\Z)")
+_MEMREF_ELEMENTS = re.compile(r"!ptr\.ptr(?:<|\Z)")
+
+
 def _check_element(head: str, element: Type, offset: int) -> None:
     if head == "vector":
-        fits = element.is_float or element.is_integer
+        fits = element.is_float or element.is_integer or _VECTOR_ELEMENTS.match(element.text) is not None
     elif head == "memref":
-        fits = not isinstance(element, (T.TensorType, S.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType))
+        fits = not isinstance(element, (T.TensorType, S.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType, T.DialectType))
+        fits = fits or _MEMREF_ELEMENTS.match(element.text) is not None
     else:
         fits = not isinstance(element, (T.TensorType, S.UnrankedTensorType, T.TupleType, T.FunctionType, T.NoneType, S.MemRefType,
                                         S.UnrankedMemRefType))
@@ -226,12 +234,12 @@ _SPACE_DIALECTS = frozenset((
 
 
 def _memory_space(extras: list[Attribute], start: int) -> Attribute | None:
-    """A memory space; the 64-bit 0 is the same as none. Raises SyntaxFault."""
+    """A memory space; 0 of any type is the same as none. Raises SyntaxFault."""
     space = extras[0] if extras else None
     known = isinstance(space, (IntegerAttr, StringAttr, DictionaryAttr))
     if space is not None and not known and not (isinstance(space, DialectAttr) and space.dialect in _SPACE_DIALECTS):
         raise SyntaxFault(f"unsupported memory space Attribute '{space.text}'", start)
-    return None if isinstance(space, IntegerAttr) and space.type is T.I64 and space.value == 0 else space
+    return None if isinstance(space, IntegerAttr) and space.value == 0 else space
 
 
 def scalar_type(text: str, offset: int = 0) -> Type:

@@ -34,9 +34,9 @@ def shaped(kind: type[Any], extra: st.SearchStrategy[Any]) -> st.SearchStrategy[
 
 SIMPLE_TYPES = st.one_of(SCALARS, st.just(T.NONE), DIALECT_TYPES, shaped(T.TensorType, st.none() | st.builds(A.StringAttr, STRINGS)),
                          st.builds(T.ComplexType, INTEGERS | FLOATS), st.builds(S.UnrankedTensorType, ELEMENTS),
-                         shaped(S.MemRefType, st.none()),
+                         st.builds(S.MemRefType, SIZES, ELEMENTS, st.none()),
                          st.builds(lambda sizes, element, offset: S.MemRefType(sizes, element, A.StridedLayoutAttr((None,) * len(sizes), offset)),
-                                   SIZES, ELEMENTS | DIALECT_TYPES, st.integers(0, 4) | st.none()))
+                                   SIZES, ELEMENTS, st.integers(0, 4) | st.none()))
 TYPES = st.recursive(SIMPLE_TYPES, lambda inner: st.builds(T.TupleType, st.lists(inner, max_size=3).map(tuple))
                      | st.builds(T.FunctionType, st.lists(inner, max_size=3).map(tuple), st.lists(inner, max_size=3).map(tuple)), max_leaves=5)
 

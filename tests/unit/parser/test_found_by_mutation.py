@@ -68,6 +68,25 @@ CHAINS = {
 }
 
 
+TOO_DEEP = {"list": ("#a{i} = [#a{j}]", "#a", "["), "dictionary": ("#a{i} = {{ x = 5, y = #a{j}, z = 1 }}", "#a", "{{"),
+            "function": ("!a{i} = (i32, !a{j}) -> i32", "!a", "("), "distinct": ("#a{i} = distinct[{i}]<#a{j}>", "#a", "dist")}
+
+
+@pytest.mark.parametrize("name", TOO_DEEP)
+def test_what_is_too_deep_is_shown_where_it_opens(name: str) -> None:
+    step, sigil, opening = TOO_DEEP[name]
+    lines = ["!a0 = i32" if sigil == "!a" else "#a0 = 5", *(step.format(i=i, j=i - 1) for i in range(1, 200))]
+    with pytest.raises(GradoptError) as error:
+        parse_module("\n".join([*lines, f'"a.b"() {{x = {sigil}199}} : () -> ()']), "x.mlir", allow_unregistered=True)
+    place = error.value.diagnostics[0].location.resolve()  # type: ignore[union-attr]
+    assert place.column == lines[place.line - 1].index(opening.replace("{{", "{")) + 1
+
+
+def test_registered_operations_want_a_dictionary_of_properties() -> None:
+    with pytest.raises(GradoptError, match="op expects a dictionary of properties, found '5 : i32'"):
+        parse_module('"func.func"() <5 : i32> ({}) : () -> ()')
+
+
 @pytest.mark.parametrize("name", CHAINS)
 def test_aliases_that_nest_or_double_without_end(name: str) -> None:
     first, step, sigil, message = CHAINS[name]
