@@ -21,7 +21,7 @@ INTERCHANGED_BLOCK = 256  # consecutive points that an interchanged nest keeps i
 MOST_INTERCHANGED_ROW = 1024  # but a whole row of this size: its chunks read memory from end to end
 FEWEST_INTERCHANGED = 8  # consecutive points that are worth a loop of their own
 MOST_KEPT_ELEMENTS = 1 << 17
-FEWEST_PRODUCT_ROWS, MOST_PRODUCT_ROWS = 64, 128  # in a chunk of a product: more make packing cheaper, fewer share the work better
+FEWEST_PRODUCT_ROWS, MOST_PRODUCT_ROWS = 64, 128  # in a chunk of a product: more make packing cheaper, but four chunks share the work
 GEMM_CHUNK_FLOPS = 1 << 21  # a chunk of a product has as many at least,
 GEMM_HALVED_FLOPS = 1 << 19  # but from here on there are two: in a loop the other thread is awake, and half the step is saved
 
@@ -156,7 +156,7 @@ def _gemm_grain(batch: Size, m: Size, n: Size, k: Size, accumulates: bool) -> Si
         per_chunk = max(1, GEMM_CHUNK_FLOPS // max(int(flops), 1)) if isinstance(flops, int) else 1
         return m * max(per_chunk, -(-batch // most))
     if isinstance(m, int) and isinstance(flops, int):
-        wanted = max(FEWEST_PRODUCT_ROWS, min(m // 8, MOST_PRODUCT_ROWS))
+        wanted = max(FEWEST_PRODUCT_ROWS, min(m // 4, MOST_PRODUCT_ROWS))
         chunks = max(1, min(flops // GEMM_CHUNK_FLOPS, most, -(-m // wanted)))
         if chunks == 1 and flops >= GEMM_HALVED_FLOPS and m >= 16:
             chunks = 2
