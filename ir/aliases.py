@@ -75,14 +75,13 @@ class AliasTable:
 
     def __init__(self, root: Operation, locations: bool, attributes: bool = True) -> None:
         self.depths: dict[Attribute, int] = {}  # of those that get an alias, in the order of their first visit
-        self.deferred: dict[Attribute, bool] = {}
+        self.deferred: dict[Attribute, bool] = {}  # of all that were visited: true where only locations behind operations hold them
         self.names: dict[Attribute, str] = {}
         self.texts: dict[Attribute, str] = {}
         self.distinct_numbers: dict[Attribute, int] = {}
         self.plain: dict[Attribute, int] = {}  # of those that get none
         for attribute, deferrable in _visits(root, locations, attributes):
-            if attribute not in self.plain:
-                self._visit(attribute, deferrable)
+            self._visit(attribute, deferrable)
         counts: dict[str, int] = {}
         for attribute in sorted(self.depths, key=lambda a: (self.depths[a], _name(a))):
             stem = _name(attribute)
@@ -91,18 +90,21 @@ class AliasTable:
             self.names[attribute] = f"#{stem}{number or ''}"
 
     def _visit(self, attribute: Attribute, deferrable: bool) -> int:
-        """Notes an attribute and all inside it; returns how many aliases nest in it (its own included)."""
-        named = _name(attribute) != ""
-        if named and attribute in self.depths:
+        """Notes an attribute and all inside it; returns how deep aliases nest in it (itself counted, if there are any)."""
+        if attribute in self.deferred:
             if not deferrable and self.deferred[attribute]:
                 self.deferred[attribute] = False
                 for part in parts(attribute):
                     self._visit(part, False)
-            return self.depths[attribute] + 1
+            return self.plain[attribute] if attribute in self.plain else self.depths[attribute] + 1
+        self.deferred[attribute] = deferrable
+        named = _name(attribute) != ""
         if named:
-            self.depths[attribute], self.deferred[attribute] = 0, deferrable and isinstance(attribute, Location)
-        depth = max([self._visit(part, deferrable and isinstance(attribute, Location)) for part in parts(attribute)], default=0)
+            self.depths[attribute] = 0  # those come first that are visited first
+        depth = max([self._visit(part, deferrable) for part in parts(attribute)], default=0)
         if not named:
+            if depth and not isinstance(attribute, LocationAttr):  # which MLIR does not tell from its location
+                depth += 1
             self.plain[attribute] = depth
             return depth
         self.depths[attribute] = depth

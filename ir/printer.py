@@ -7,7 +7,7 @@ Generic: values are numbered as MLIR numbers them, every declared attribute prin
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gradopt.ir.aliases import AliasTable, attributes_with_aliases
 from gradopt.ir.attributes import Attribute, SymbolRefAttr, UnitAttr, element_text, entry_text, key_bytes, key_text
@@ -65,6 +65,8 @@ class Printer:
                 self.out.append(item)
             elif isinstance(item, BlockHeader):
                 self.out.append(self._block_header(item))
+            elif isinstance(item, End):
+                self.out.append(self._end(item))
             else:
                 op, indent = item
                 self._operations(op, indent, root)
@@ -121,8 +123,13 @@ class Printer:
 
     def _generic_attributes(self, op: Operation) -> tuple[str, str]:
         """(properties, attributes) of the generic form."""
-        return (f" <{self.properties(op.properties)}>" if op.properties else "",
-                f" {self.dictionary(op.attributes)}" if op.attributes else "")
+        return self._own(op), self._loose(op)
+
+    def _own(self, op: Operation) -> str:
+        return f" <{self.properties(op.properties)}>" if op.properties else ""
+
+    def _loose(self, op: Operation) -> str:
+        return f" {self.dictionary(op.attributes)}" if op.attributes else ""
 
     def _pretty_attributes(self, op: Operation) -> tuple[str, str]:
         """(the callee, all attributes that are not their defaults) of the pretty form."""
@@ -208,14 +215,17 @@ class Printer:
         return "[" + ", ".join([self.block_name(block) for block in op.successors]) + "]" if op.successors else ""
 
     def _generic(self, op: Operation, head: str, indent: int, tail: str) -> None:
-        own, loose = self._generic_attributes(op)
-        text = f"{head}{_quoted(op.name)}({self.operand_list(op)}){self._successors(op)}{own}"
-        end = f"{loose} : {self.function_types(op)}{tail}"
+        text = f"{head}{_quoted(op.name)}({self.operand_list(op)}){self._successors(op)}{self._own(op)}"
         if not op.regions:
-            self.out.append(text + end)
+            self.out.append(f"{text}{self._loose(op)} : {self.function_types(op)}{tail}")
             return
         self.out.append(text + " (")
-        self._regions(op, indent, ")" + end)
+        self._regions(op, indent, End(op, tail))
+
+    def _end(self, end: End) -> str:
+        """What the generic form says behind regions. It is spelt after them: distinct attributes are numbered as they print."""
+        op = end.op
+        return f"){self._loose(op)} : {self.function_types(op)}{end.tail}"
 
     def _pretty(self, op: Operation, head: str, indent: int, tail: str) -> None:
         callee, attributes = self._pretty_attributes(op)
@@ -234,8 +244,8 @@ class Printer:
 
     # --- regions and blocks
 
-    def _regions(self, op: Operation, indent: int, after: str) -> None:
-        """Queues all regions of an op, separated by commas, and the text behind them."""
+    def _regions(self, op: Operation, indent: int, after: Piece) -> None:
+        """Queues all regions of an op, separated by commas, and what comes behind them."""
         pieces: list[Piece] = []
         for index, region in enumerate(op.regions):
             if index:
@@ -284,8 +294,15 @@ class BlockHeader:
         self.block, self.indent, self.index, self.predecessors = block, indent, index, predecessors
 
 
-# what is still to print: text, an operation (and those behind it) with its indentation, a block's header
-Piece: TypeAlias = "str | tuple[Operation, int] | BlockHeader"
+class End(NamedTuple):
+    """The end of an operation with regions, in the generic form."""
+
+    op: Operation
+    tail: str
+
+
+# what is still to print: text, an operation (and those behind it) with its indentation, a block's header, an operation's end
+Piece: TypeAlias = "str | tuple[Operation, int] | BlockHeader | End"
 
 
 def _predecessors(region: Region) -> dict[Block, list[Block]]:

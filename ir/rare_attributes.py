@@ -29,6 +29,8 @@ class DenseStringAttr(Attribute):
     __slots__ = ("type", "values")
 
     def __init__(self, values: tuple[str, ...], type: Any) -> None:
+        if len(values) > 1 and len(set(values)) == 1:
+            values = values[:1]
         self.values, self.type = values, type
         self._set(values, type)
 

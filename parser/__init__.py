@@ -82,7 +82,7 @@ def _read(source: Source, rule: str, fast: bool = True, resources: dict[str, byt
 
 def _located(source: Source, call: Any) -> Any:
     """What a call returns; its SyntaxFault becomes a GradoptError."""
-    from gradopt.parser.lexer import SyntaxFault
+    from gradopt.parser.brackets import SyntaxFault
 
     try:
         return call()

@@ -8,8 +8,9 @@ from gradopt.ir import attributes as A
 from gradopt.ir.locations import LocationAttr
 from gradopt.ir.rare_attributes import DistinctAttr
 from gradopt.ir.types import F64, I1, I64, NONE, FloatType, FunctionType, Type
+from gradopt.parser.brackets import SyntaxFault
 from gradopt.parser.builtin_attributes import read_builtin
-from gradopt.parser.lexer import SyntaxFault, Token
+from gradopt.parser.lexer import Token
 from gradopt.parser.limits import Limits
 from gradopt.parser.literals import LiteralError, dense_literal, float_bits, integer_value, read_integer, unescape
 from gradopt.parser.places import Place, PlaceResolver

@@ -16,8 +16,9 @@ from gradopt.ir.operation import Block, Operation, Region, UnregisteredOp
 from gradopt.ir.types import FunctionType, Type
 from gradopt.ir.values import BlockArgument, Value
 from gradopt.ir.verifier import check_fields
+from gradopt.parser.brackets import SyntaxFault
 from gradopt.parser.flat import build_flat_lines
-from gradopt.parser.lexer import SyntaxFault, Token
+from gradopt.parser.lexer import Token
 from gradopt.parser.places import Place
 from gradopt.parser.scope import NameFault, Scope
 from gradopt.parser.syntax import BlockSyntax, Callbacks, OpSyntax

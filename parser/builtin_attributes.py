@@ -8,7 +8,8 @@ from collections.abc import Callable
 from gradopt.ir.attributes import AffineMapAttr, Attribute, DenseArrayAttr, IntegerSetAttr, StridedLayoutAttr
 from gradopt.ir.types import FloatType, IndexType, IntegerType
 from gradopt.parser.affine import affine_map_body, integer_set_body
-from gradopt.parser.literals import LiteralError, float_bits, integer_value, read_integer, split_commas
+from gradopt.parser.brackets import split_commas
+from gradopt.parser.literals import LiteralError, float_bits, integer_value, read_integer
 from gradopt.parser.types import TypeReader
 
 __all__ = ["read_builtin"]

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradopt.ir.shown import character_name
+from gradopt.parser.brackets import STRING, SyntaxFault, balanced_end, blank_comments
 from gradopt.parser.literals import LiteralError, unescape
 
-__all__ = ["FlatLine", "SyntaxFault", "Token", "balanced_end", "blank_comments", "tokens"]
+__all__ = ["FlatLine", "Token", "tokens"]
 
 FlatLine = tuple[Any, Any, Any, Any]  # the match, the signature, properties, attributes
-STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 _VALUE = r"%(?:[0-9]+(?![\w$.\-])|[A-Za-z$._\-][\w$.\-]*)"
 _SKIP = re.compile(r"[ \t\r\n\f\v]*(?://[^\n]*[ \t\r\n\f\v]*)*")
 _TOKEN = re.compile(rf"""
@@ -46,10 +46,6 @@ _SIMPLE_TYPE = re.compile(r"(?:index|none|[su]?i[0-9]+|bf16|tf32|f(?:16|32|64|80
 _GAP = r"(?:\s|//[^\n]*)*"
 _DISTINCT = re.compile(rf"{_GAP}\[{_GAP}(?:0x[0-9A-Fa-f]+|[0-9]+){_GAP}\]{_GAP}(?=<)", re.ASCII)
 _BRACKET = re.compile(rf"{_GAP}<")
-_BODY = re.compile(rf'->|{STRING}|[<>()\[\]{{}}"]')
-_DIALECT_HEAD = r"[!\#][A-Za-z_](?:[\w$.]|-(?!>))*<"  # what opens a body that is raw text
-_BUILTIN_BODY = re.compile(rf'->|[<>]=|//[^\n]*|{STRING}|{_DIALECT_HEAD}|[<>()\[\]{{}}"]', re.ASCII)
-_CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
 _DICTIONARY = r'\{[^{}"\n]*(?:"[^"\\\n]*"[^{}"\n]*)*\}'
 _FLAT = re.compile(
     rf"[ \t\r\n]*({_VALUE})[ \t]*=[ \t]*"  # 1: the result
@@ -60,15 +56,6 @@ _FLAT = re.compile(
 _RESULTS = re.compile(rf"%[\w$.\-#]+{_GAP}(?::{_GAP}[0-9]+{_GAP})?(?:,{_GAP}%[\w$.\-#]+{_GAP}(?::{_GAP}[0-9]+{_GAP})?)*=", re.ASCII)
 _CONTINUES = re.compile(r"(?:[ \t\r\n]|//[^\n]*)*(?:[,:(<\-\[]|loc\b)")
 _STRINGS = re.compile(STRING)
-_COMMENT = re.compile(rf"{STRING}|({_DIALECT_HEAD})|(//[^\n]*)", re.ASCII)
-
-
-class SyntaxFault(Exception):
-    """A message at an offset of the text."""
-
-    def __init__(self, message: str, offset: int) -> None:
-        super().__init__(message)
-        self.message, self.offset = message, offset
 
 
 class Token:
@@ -194,49 +181,6 @@ def _check_escapes(body: str, position: int) -> None:
             unescape(match[0])
         except LiteralError as error:
             raise SyntaxFault(error.message, position + match.start() + error.offset) from None
-
-
-def balanced_end(text: str, start: int, end: int, builtin: bool = False) -> int:
-    """The offset behind the bracket that closes the one at `start`. Strings and arrows are opaque, and so are comments, comparisons and
-    the bodies of dialects where a builtin type or attribute is read. Raises SyntaxFault."""
-    pattern = _BUILTIN_BODY if builtin else _BODY
-    open_brackets = [(text[start], start)]
-    position = start + 1
-    while True:
-        match = pattern.search(text, position, end)
-        if match is None:
-            character, where = open_brackets[-1]
-            raise SyntaxFault(f"unbalanced '{character}': expected '{_CLOSING[character]}'", where)
-        found, position = match.group(), match.end()
-        if found in ("<=", ">=") and open_brackets[-1][0] != "(":  # a comparison stands in parentheses
-            found, position = found[0], position - 1
-        if found in _CLOSING:
-            open_brackets.append((found, match.start()))
-        elif found in (">", ")", "]", "}"):
-            character, where = open_brackets.pop()
-            if _CLOSING[character] != found:
-                raise SyntaxFault(f"unbalanced '{character}': expected '{_CLOSING[character]}', found '{found}'", match.start())
-            if not open_brackets:
-                return position
-        elif found == '"':
-            raise SyntaxFault("expected '\"' in string literal", match.start())
-        elif found[0] in "!#":
-            position = balanced_end(text, position - 1, end)
-
-
-def blank_comments(text: str) -> str:
-    """The text with spaces for comments, so that offsets stay."""
-    pieces, position = [], 0
-    match = _COMMENT.search(text)
-    while match is not None:
-        end = match.end()
-        if match[1]:
-            end = balanced_end(text, end - 1, len(text))
-        elif match[2]:
-            pieces.append(text[position:match.start()] + " " * len(match[2]))
-            position = end
-        match = _COMMENT.search(text, end)
-    return "".join(pieces) + text[position:]
 
 
 def _unexpected(text: str, position: int) -> str:

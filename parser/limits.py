@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gradopt.parser.lexer import SyntaxFault
+from gradopt.parser.brackets import SyntaxFault
 
 __all__ = ["MOST_DEPTH", "Limits"]
 

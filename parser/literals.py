@@ -8,8 +8,9 @@ from typing import Any
 from gradopt.ir.attributes import Attribute, DenseElementsAttr, DenseResourceAttr, IntegerAttr, SparseElementsAttr
 from gradopt.ir.rare_attributes import DenseStringAttr
 from gradopt.ir.types import I64, ComplexType, FloatType, IndexType, IntegerType, RankedType, TensorType, Type
+from gradopt.parser.brackets import split_commas
 
-__all__ = ["LiteralError", "dense_literal", "float_bits", "integer_value", "read_integer", "split_commas", "unescape"]
+__all__ = ["LiteralError", "dense_literal", "float_bits", "integer_value", "read_integer", "unescape"]
 
 
 class LiteralError(Exception):
@@ -311,24 +312,3 @@ def _element(text: str, element: Type, offset: int) -> Any:
     if not text.startswith('"'):
         raise LiteralError(f"expected string elements in a literal of '{element.text}', found {text}", offset)
     return unescape(text)
-
-
-_SPLIT = re.compile(r'->|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|[<>()\[\]{},]')
-
-
-def split_commas(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """The ranges between commas outside brackets and strings; none for blank text."""
-    if not text[start:end].strip():
-        return []
-    parts, depth, begin = [], 0, start
-    for match in _SPLIT.finditer(text, start, end):
-        found = match.group()
-        if found in "([{<":
-            depth += 1
-        elif found in ")]}>":
-            depth -= 1
-        elif found == "," and depth == 0:
-            parts.append((begin, match.start()))
-            begin = match.end()
-    parts.append((begin, end))
-    return parts

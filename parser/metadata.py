@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gradopt.parser.lexer import STRING, SyntaxFault, blank_comments
+from gradopt.parser.brackets import STRING, SyntaxFault, blank_comments
 from gradopt.parser.literals import LiteralError, unescape
 
 __all__ = ["Metadata", "read_metadata"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from gradopt.ir.locations import UNKNOWN_LOCATION, CallSiteLocation, FileLocation, FusedLocation, Location, NameLocation
-from gradopt.parser.lexer import SyntaxFault
+from gradopt.parser.brackets import SyntaxFault
 from gradopt.parser.limits import MOST_DEPTH, Limits
 
 __all__ = ["Place", "PlaceResolver", "UnknownAlias"]

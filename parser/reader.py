@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gradopt.ir.attributes import Attribute
-from gradopt.parser.lexer import SyntaxFault, Token, tokens
+from gradopt.parser.brackets import SyntaxFault
+from gradopt.parser.lexer import Token, tokens
 from gradopt.parser.messages import acceptable, unexpected_token
 from gradopt.parser.places import UnknownAlias
 from gradopt.parser.syntax import Callbacks

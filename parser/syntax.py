@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from gradopt.ir import attributes as A
 from gradopt.ir.types import I32, FunctionType, Type
 from gradopt.parser.attribute_rules import AttributeRules, symbol_value
-from gradopt.parser.lexer import FlatLine, SyntaxFault, Token
+from gradopt.parser.brackets import SyntaxFault
+from gradopt.parser.lexer import FlatLine, Token
 from gradopt.parser.places import Place
 
 __all__ = ["BlockSyntax", "Callbacks", "OpSyntax"]

@@ -10,9 +10,8 @@ from gradopt.ir import types as T
 from gradopt.ir.attributes import AffineMapAttr, Attribute, DialectAttr, DictionaryAttr, IntegerAttr, StridedLayoutAttr, StringAttr
 from gradopt.ir.dialect import near_miss
 from gradopt.ir.types import Type
-from gradopt.parser.lexer import SyntaxFault, balanced_end
+from gradopt.parser.brackets import SyntaxFault, balanced_end, split_commas
 from gradopt.parser.limits import Limits
-from gradopt.parser.literals import split_commas
 from gradopt.parser.places import UnknownAlias
 
 __all__ = ["TypeReader", "canonical_body"]
