@@ -10,7 +10,7 @@ from gradopt.ir.attributes import ArrayAttr, Attribute, DictionaryAttr, StringAt
 from gradopt.ir.builder import attach_results
 from gradopt.ir.declare import ISOLATED, InvalidOperation
 from gradopt.ir.diagnostics import Diagnostic, GradoptError
-from gradopt.ir.dialect import dialect_names, find_dialect, near_miss, operation_class
+from gradopt.ir.dialect import find_dialect, near_miss, operation_class
 from gradopt.ir.locations import AnyLocation, Source, SourceLocation
 from gradopt.ir.operation import Block, Operation, Region, UnregisteredOp
 from gradopt.ir.types import FunctionType, Type
@@ -19,13 +19,12 @@ from gradopt.ir.verifier import check_fields
 from gradopt.parser.brackets import SyntaxFault
 from gradopt.parser.flat import build_flat_lines
 from gradopt.parser.lexer import Token
+from gradopt.parser.messages import SHORT_NAMES, near_operation, unknown_operation
 from gradopt.parser.places import Place
 from gradopt.parser.scope import NameFault, Scope
 from gradopt.parser.syntax import BlockSyntax, Callbacks, OpSyntax
 
 __all__ = ["IRBuilder"]
-
-SHORT_NAMES = {"return": "func.return", "call": "func.call"}
 
 
 class Frame:
@@ -181,20 +180,12 @@ class IRBuilder:
             if dialect is not None:
                 raise self.fail(offset, f"dialect '{prefix}' has no operation '{name}'{near_miss(name, dialect.operations)}")
             if form == "pretty":
-                raise self.fail(offset, f"custom op '{name}' is unknown{self._suggest(name)}")
+                raise self.fail(offset, unknown_operation(name))
             if not self.allow_unregistered:
-                raise self.fail(offset, f"operation '{name}' belongs to no registered dialect{self._suggest(name)} "
+                raise self.fail(offset, f"operation '{name}' belongs to no registered dialect{near_operation(name)} "
                                              "(--allow-unregistered-dialect keeps it as it is)")
         self.classes[name] = cls
         return cls
-
-    def _suggest(self, name: str) -> str:
-        known = [*SHORT_NAMES, "module", "func.func"]
-        for dialect_name in dialect_names():
-            dialect = find_dialect(dialect_name)
-            if dialect is not None:
-                known += dialect.operations
-        return near_miss(name, known)
 
     def _operation(self, item: OpSyntax, scope: Scope) -> Operation:
         if item.form == "func":

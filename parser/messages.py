@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gradopt.ir.dialect import near_miss
+from gradopt.ir.dialect import dialect_names, find_dialect, near_miss, operation_class
 from gradopt.parser.lexer import PUNCTUATION, Token
 
-__all__ = ["acceptable", "unexpected_token"]
+__all__ = ["SHORT_NAMES", "acceptable", "misspelt_operation", "near_operation", "unexpected_token", "unknown_operation"]
+
+SHORT_NAMES = {"return": "func.return", "call": "func.call"}
 
 _NAMES = {name: f"'{mark}'" for mark, name in PUNCTUATION.items()} | {
     "VALUE_ID": "an SSA value", "RESULT_ID": "a result",
@@ -57,12 +59,43 @@ def _would_shift(states: Any, stack: list[Any], terminal: str) -> bool:
             return False
 
 
+def near_operation(name: str) -> str:
+    """`, did you mean …?` with an operation, or a word of the syntax, that is spelt much like a name; or nothing."""
+    known = [*SHORT_NAMES, "module", "func.func"]
+    for dialect_name in dialect_names():
+        dialect = find_dialect(dialect_name)
+        if dialect is not None:
+            known += dialect.operations
+    return near_miss(name, known)
+
+
+def unknown_operation(name: str) -> str:
+    """The message for an operation in the pretty form that nobody knows."""
+    return f"custom op '{name}' is unknown{near_operation(name) or near_miss(name, ('attributes', 'dense'))}"
+
+
+def misspelt_operation(state: Any) -> Token | None:
+    """The name of the operation that lark's parser is in, if it is a known one misspelt: what is wrong behind it comes from that."""
+    states, names = state.parse_conf.states, state.value_stack
+    for index in range(len(names) - 1, -1, -1):
+        token = names[index]
+        before = states[state.state_stack[index]]
+        if isinstance(token, Token) and token.type == "BARE" and "BARE" in before and "UNIT" not in before:  # no key of a dictionary
+            known = token.text in SHORT_NAMES or operation_class(token.text) is not None
+            return token if not known and "did you mean" in unknown_operation(token.text) else None
+    return None
+
+
 def unexpected_token(token: Token, accepted: Iterable[str]) -> str:
     """`expected ':'`, `expected ',' or ')', found 'x'`, …"""
     names = set(accepted)
     wanted = _expected(names)
     found = "the end of the text" if token.type == "$END" else f"'{_short(token.text)}'"
-    if token.type == "BARE" and "TYPE" in names:
+    if not wanted and token.type == "VALUE_ID" and "COMMA" in names:
+        wanted = "','"  # of all that could have come, most likely
+    if token.type == "BARE" and "VISIBILITY" in names:
+        found += near_miss(token.text, ("private", "public", "nested"))
+    elif token.type == "BARE" and "TYPE" in names:
         found += near_miss(token.text, _TYPE_WORDS if "TRUE" not in names else _TYPE_WORDS + _ATTRIBUTE_WORDS)
     return f"expected {wanted}, found {found}" if wanted else f"unexpected {found}"
 

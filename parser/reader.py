@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gradopt.ir.attributes import Attribute
 from gradopt.parser.brackets import SyntaxFault
 from gradopt.parser.lexer import Token, tokens
-from gradopt.parser.messages import acceptable, unexpected_token
+from gradopt.parser.messages import acceptable, misspelt_operation, unexpected_token, unknown_operation
 from gradopt.parser.places import UnknownAlias
 from gradopt.parser.syntax import Callbacks
 
@@ -79,6 +79,9 @@ def parse_range(callbacks: Any, text: str, start: int, end: int, rule: str) -> A
         try:
             return Machine.lark.parse(text[start:start + 1], start=rule)
         except lark.exceptions.UnexpectedToken as error:
+            misspelt = misspelt_operation(error.state)
+            if misspelt is not None:
+                raise SyntaxFault(unknown_operation(misspelt.text), misspelt.start_pos) from None
             offset = len(text[:end].rstrip()) if error.token.type == "$END" else error.token.start_pos
             raise SyntaxFault(unexpected_token(error.token, acceptable(error.state)), max(offset, start)) from None
         finally:

@@ -154,6 +154,9 @@ class Callbacks(AttributeRules):
         value = c[0]
         return dict(value.entries) if isinstance(value, A.DictionaryAttr) else {"": value}
 
+    def own_dictionary(self, c: list[Any]) -> dict[str, Any]:
+        return c[0]  # type: ignore[no-any-return]
+
     def regions(self, c: list[Any]) -> list[Any]:
         return list(c)
 
