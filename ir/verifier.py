@@ -167,7 +167,7 @@ def _check_inferred(op: Operation) -> None:
 
 
 def _is_graph(region: Region | None) -> bool:
-    """True if values of a region may be used before they are defined."""
+    """True if values of a region may be used before they are defined, in the same block."""
     owner = region.parent if region is not None else None
     return owner is None or isinstance(owner, UnregisteredOp) or owner.has_trait(GRAPH_REGION)
 
@@ -215,10 +215,8 @@ def _check_use(op: Operation, index: int, operand: Value, errors: list[Diagnosti
         _error(op, f"using value defined outside the region: '{barrier.name}' op is isolated", errors).note(
             barrier.location, "required by region isolation constraints")
         return
-    if _is_graph(region):
-        return
     if place.parent is home:
-        if defining is None or (defining is not place and defining.is_before(place)):
+        if _is_graph(region) or defining is None or (defining is not place and defining.is_before(place)):
             return
     else:
         dominance = dominances.get(region)

@@ -64,9 +64,9 @@ def parse_attribute(text: str) -> Attribute:
 
 
 def split_input(text: str, name: str, marker: str = "// -----") -> list[Source]:
-    """The parts of a text between lines that begin with `marker`, each with its line numbers in the whole."""
+    """The parts of a text between lines that begin with `marker` (blanks before it aside), each with its line numbers in the whole."""
     sources, start, line = [], 0, 1
-    for match in re.finditer(rf"^{re.escape(marker)}.*$\n?", text, re.MULTILINE):
+    for match in re.finditer(rf"^[ \t]*{re.escape(marker)}.*$\n?", text, re.MULTILINE):
         sources.append(Source(name, text[start: match.start()], line))
         line += text.count("\n", start, match.end())
         start = match.end()

@@ -33,14 +33,14 @@ class Frame:
     __slots__ = ("block", "index", "item", "items", "op", "outer", "pending", "scope", "target")
 
     def __init__(self, op: Operation, item: OpSyntax, index: int, scope: Scope, outer: Scope, target: Block | None,
-                 pending: list[tuple[Block, BlockSyntax]]) -> None:
+                 pending: list[tuple[Block, BlockSyntax, Any]]) -> None:
         self.op, self.item, self.index, self.scope, self.outer, self.target = op, item, index, scope, outer, target
-        self.pending: Iterator[tuple[Block, BlockSyntax]] = iter(pending)
+        self.pending: Iterator[tuple[Block, BlockSyntax, Any]] = iter(pending)  # with the tokens that name the arguments
         self.items: Iterator[Any] = iter(())
         self.block: Block | None = None
 
-    def next_item(self) -> Any:
-        """The next operation of the region, or None."""
+    def next_item(self, builder: IRBuilder) -> Any:
+        """The next operation of the region, or None. Where a block begins, its arguments get their names."""
         while True:
             item = next(self.items, None)
             if item is not None:
@@ -48,7 +48,9 @@ class Frame:
             following = next(self.pending, None)
             if following is None:
                 return None
-            self.block, syntax = following
+            self.block, syntax, tokens = following
+            for argument, token in zip(self.block.arguments, tokens):
+                builder.define(self.scope, token.text, argument, token.start_pos)
             self.items = iter(syntax.operations)
 
 
@@ -90,7 +92,7 @@ class IRBuilder:
         stack = [self._enter(holder, syntax, 0, Scope(), None)]
         while stack:
             frame = stack[-1]
-            item = frame.next_item()
+            item = frame.next_item(self)
             if item is None:
                 stack.pop()
                 self._leave(frame)
@@ -116,7 +118,7 @@ class IRBuilder:
         return holder
 
     def _enter(self, op: Operation, item: OpSyntax, index: int, outer: Scope, target: Block | None) -> Frame:
-        """Makes the blocks of a region, so that names of blocks and arguments are known before they are used."""
+        """Makes the blocks of a region, so that names of blocks are known before they are used."""
         scope = Scope(outer, op.has_trait(ISOLATED))
         region = op.regions[index]
         region.blocks.clear()
@@ -140,9 +142,8 @@ class IRBuilder:
             for token, type, place in arguments:
                 if "#" in token.text:
                     raise self.fail(token.start_pos, "expected valid ssa identifier: a '#' number stands at a use only")
-                argument = block.add_argument(type, hint(token.text), self.location(place, token.start_pos))
-                self.define(scope, token.text, argument, token.start_pos)
-            pending.append((block, syntax))
+                block.add_argument(type, hint(token.text), self.location(place, token.start_pos))
+            pending.append((block, syntax, [token for token, _, _ in arguments]))
         return Frame(op, item, index, scope, outer, target, pending)
 
     def _leave(self, frame: Frame) -> None:

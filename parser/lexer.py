@@ -43,7 +43,7 @@ BRACKETED = {"tensor": "TYPE", "vector": "TYPE", "memref": "TYPE", "complex": "T
              "dense_resource": "DENSE", "sparse": "DENSE", "array": "BUILTIN_ATTR", "affine_map": "BUILTIN_ATTR",
              "affine_set": "BUILTIN_ATTR", "strided": "BUILTIN_ATTR"}
 _SIMPLE_TYPE = re.compile(r"(?:index|none|[su]?i[0-9]+|bf16|tf32|f(?:16|32|64|80|128)|f[468]E[0-9]\w*)\Z", re.ASCII)
-_GAP = r"(?:\s|//[^\n]*)*"
+_GAP = r"(?:\s|//[^\n]*(?:\n|\Z))*"  # a comment goes to the end of its line: nothing in it may match what follows
 _DISTINCT = re.compile(rf"{_GAP}\[{_GAP}(?:0x[0-9A-Fa-f]+|[0-9]+){_GAP}\]{_GAP}(?=<)", re.ASCII)
 _BRACKET = re.compile(rf"{_GAP}<")
 _DICTIONARY = r'\{[^{}"\n]*(?:"[^"\\\n]*"[^{}"\n]*)*\}'
@@ -54,7 +54,7 @@ _FLAT = re.compile(
     rf"(?:<({_DICTIONARY})>)?[ \t]*({_DICTIONARY})?[ \t]*:[ \t]*([^\n]+)", re.ASCII)  # 6: properties, 7: attributes, 8: types
 # the results of an operation up to `=`: without this look ahead, an operation without operands would take them as its own
 _RESULTS = re.compile(rf"%[\w$.\-#]+{_GAP}(?::{_GAP}[0-9]+{_GAP})?(?:,{_GAP}%[\w$.\-#]+{_GAP}(?::{_GAP}[0-9]+{_GAP})?)*=", re.ASCII)
-_CONTINUES = re.compile(r"(?:[ \t\r\n]|//[^\n]*)*(?:[,:(<\-\[]|loc\b)")
+_CONTINUES = re.compile(rf"{_GAP}(?:[,:(<\-\[]|loc\b)", re.ASCII)
 _STRINGS = re.compile(STRING)
 
 

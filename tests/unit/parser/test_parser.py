@@ -134,7 +134,7 @@ def test_types_and_attributes_alone() -> None:
 
 
 def test_split_input_keeps_line_numbers() -> None:
-    parts = split_input("a\n// -----\nb\nc\n// ----- x\nd", "f")
+    parts = split_input("a\n  // -----\nb\nc\n// ----- x\nd", "f")
     assert [(part.text, part.first_line) for part in parts] == [("a\n", 1), ("b\nc\n", 3), ("d", 6)]
 
 
