@@ -253,9 +253,11 @@ class AttributeRules:
         return Place("file", (self.text(name), numbers[0], numbers[1] or 0, *numbers[2:]), 0, name.start_pos)
 
     def _position(self, token: Token) -> int:
-        if not token.text.isdigit() or len(token.text) > 10 or int(token.text) >= 1 << 32:
+        text = token.text
+        value = -1 if text.startswith("-") or len(text) > 24 else read_integer(text)
+        if not 0 <= value < 1 << 32:
             raise SyntaxFault("expected a line or column number below 4294967296", token.start_pos)
-        return int(token.text)
+        return value
 
     def name_place(self, c: list[Any]) -> Place:
         return Place.of("name", (self.text(c[0]), c[1]), c[0].start_pos)

@@ -53,7 +53,8 @@ _FLAT = re.compile(
     rf"((?:{_VALUE}(?:#[0-9]+)?(?:,[ \t]*{_VALUE}(?:#[0-9]+)?)*)?)[ \t]*(\)?)[ \t]*"  # 4: operands, 5: `)` of the generic form
     rf"(?:<({_DICTIONARY})>)?[ \t]*({_DICTIONARY})?[ \t]*:[ \t]*([^\n]+)", re.ASCII)  # 6: properties, 7: attributes, 8: types
 # the results of an operation up to `=`: without this look ahead, an operation without operands would take them as its own
-_RESULTS = re.compile(rf"%[\w$.\-#]+{_GAP}(?::{_GAP}[0-9]+{_GAP})?(?:,{_GAP}%[\w$.\-#]+{_GAP}(?::{_GAP}[0-9]+{_GAP})?)*=", re.ASCII)
+_RESULT = rf"%[\w$.\-#]+{_GAP}(?::{_GAP}(?:0x[0-9A-Fa-f]+|[0-9]+){_GAP})?"
+_RESULTS = re.compile(rf"{_RESULT}(?:,{_GAP}{_RESULT})*=", re.ASCII)
 _CONTINUES = re.compile(rf"{_GAP}(?:[,:(<\-\[]|loc\b)", re.ASCII)
 _STRINGS = re.compile(STRING)
 

@@ -53,8 +53,11 @@ class Scope:
         return None
 
     def use(self, name: str, type: Type | None, offset: int) -> Value:
-        """The value of a name that must have `type` (None: any); `%x` and `%x#0` are the same. Raises NameFault."""
-        name = name.removesuffix("#0")
+        """The value of a name that must have `type` (None: any); `%x`, `%x#0` and `%x#00` are the same. Raises NameFault."""
+        if "#0" in name:
+            stem, _, number = name.partition("#")
+            number = number.lstrip("0")
+            name = f"{stem}#{number}" if number else stem
         value = self.find(name)
         first = -1
         if value is None:

@@ -13,6 +13,7 @@ from gradopt.ir.types import I32, FunctionType, Type
 from gradopt.parser.attribute_rules import AttributeRules, symbol_value
 from gradopt.parser.brackets import SyntaxFault
 from gradopt.parser.lexer import FlatLine, Token
+from gradopt.parser.literals import read_integer
 from gradopt.parser.places import Place
 
 __all__ = ["BlockSyntax", "Callbacks", "OpSyntax"]
@@ -139,9 +140,10 @@ class Callbacks(AttributeRules):
             raise SyntaxFault("expected valid ssa identifier: a '#' number stands at a use only", name.start_pos)
         if count is None:
             return name, 1
-        if not count.text.isdigit() or len(count.text) > 9 or not 0 < int(count.text) <= MOST_RESULTS:
+        number = 0 if len(count.text) > 9 else read_integer(count.text)
+        if not 0 < number <= MOST_RESULTS:
             raise SyntaxFault(f"expected named operation to have at least 1 result and at most {MOST_RESULTS}", count.start_pos)
-        return name, int(count.text)
+        return name, number
 
     def operands(self, c: list[Any]) -> list[Token]:
         return list(c)
