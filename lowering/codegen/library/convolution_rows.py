@@ -12,7 +12,7 @@ from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library.source import Source, element_of
 from gradopt.lowering.codegen.scalars import value_type
 
-__all__ = ["copy_row", "is_in_registers", "padded_row"]
+__all__ = ["is_in_registers", "padded_row"]
 
 LANES = 16
 """Elements that are moved at once."""
@@ -32,13 +32,13 @@ def padded_row(source: Source, to: str, at: str, width: int, inside: tuple[int, 
     begin, end = (min(max(place, 0), width) for place in inside)
     with source.block(f"if {condition}"):
         _clear(source, to, at, 0, begin, element)
-        copy_row(source, to, at, value, line, stride, (begin, end), element)
+        _copy_row(source, to, at, value, line, stride, (begin, end), element)
         _clear(source, to, at, max(begin, end), width, element)
     with source.block("else"):
         _clear(source, to, at, 0, width, element)
 
 
-def copy_row(source: Source, to: str, at: str, value: Value, line: str, stride: str, places: tuple[int, int], element: Type) -> None:
+def _copy_row(source: Source, to: str, at: str, value: Value, line: str, stride: str, places: tuple[int, int], element: Type) -> None:
     """Lines for to[at + i] = value[line + i * stride] for every i of `places`, converted to the element type."""
     begin, end = places
     given = source.pointer(value)

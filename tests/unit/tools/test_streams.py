@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -87,9 +88,12 @@ def test_odd_environments(environment: dict[str, str], folder: Path) -> None:
 def test_an_interrupt(folder: Path) -> None:
     os.mkfifo(folder / "pipe.ir")
     process = subprocess.Popen([sys.executable, "-m", "gradopt.tools.gradopt", "pipe.ir"], cwd=folder, stderr=subprocess.PIPE)
+    error = None
     with open(folder / "pipe.ir", "wb"):  # returns when the tool has opened its end, and keeps it waiting
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate()
+        while error is None:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # one that comes between opening and reading, Python only notes
+                _, error = process.communicate(timeout=10)
     assert process.returncode == 130 and error == b"gradopt: interrupted\n"
 
 
