@@ -1,6 +1,6 @@
 """Scalar `prim` ops in the language of kernels: one template an op, by the kind of its operand's element type.
 
-16-bit floats are f32 inside a kernel, i1 is a boolean.
+16-bit floats are f32 inside a kernel, rounded where they are stored and where a cast asks for it; i1 is a boolean.
 """
 
 from __future__ import annotations
@@ -83,6 +83,12 @@ def _sign(x: str, element: Type) -> str:
     return f"select(gt({x}, {zero}), {one}, select(lt({x}, {zero}), negate({one}), {rest}))"
 
 
+def rounded(text: str, element: Type) -> str:
+    """A value as its element type holds it."""
+    short = isinstance(element, FloatType) and element.width == 16
+    return f"{element.text}_of_bits(bits_of_{element.text}({text}))" if short else text
+
+
 def scalar_expression(op: Operation, operands: Sequence[str]) -> str:
     """The expression of a scalar `prim` op on variables. Raises KeyError for an op without a template."""
     name = op.name.split(".", 1)[1]
@@ -109,7 +115,8 @@ def scalar_expression(op: Operation, operands: Sequence[str]) -> str:
     if name == "select":
         return f"select({', '.join(operands)})"
     if name == "cast":
-        return operands[0] if value_type(source) == value_type(result) else f"{value_type(result)}({operands[0]})"
+        text = operands[0] if value_type(source) == value_type(result) else f"{value_type(result)}({operands[0]})"
+        return text if source is result else rounded(text, result)
     if name == "bitcast":
         return bitcast_text(operands[0], source, result)
     if name == "sign":
