@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from gradopt.ir.attributes import ArrayAttr, Attribute, DialectAttr, IntegerAttr, StringAttr, pack_float
 from gradopt.ir.sizes import UNKNOWN, Size, SizeExpression, UnknownSize, parse_size, shapes_differ
@@ -305,8 +305,6 @@ I1, I8, I16, I32, I64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))
 UI8, UI16, UI32, UI64 = (IntegerType(width, "unsigned") for width in (8, 16, 32, 64))
 F16, BF16, F32, F64 = (FloatType(name) for name in ("f16", "bf16", "f32", "f64"))
 INDEX, NONE = IndexType(), NoneType()
-
-ValueLike: TypeAlias = int | float | bool | str
 
 
 def compatible(left: Type, right: Type) -> bool:

@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gradopt.ir.attributes import DenseElementsAttr, StringAttr
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import I1, FloatType, IntegerType, TensorType, Type
 
 __all__ = ["ACCUMULATE", "element_name", "identity_text", "literal_text", "scalar_expression", "value_type"]
-
-Template = Callable[[Sequence[str], Type], str]
 
 # kernel-language names of binary ops: (floats, integers, i1); None where the type rule excludes it
 BINARY: dict[str, tuple[str | None, str | None, str | None]] = {

@@ -42,8 +42,6 @@ ELEMENTS: dict[str, Element] = {
     )
 }
 
-INTEGER_ELEMENTS = tuple(name for name in ELEMENTS if name.startswith(("i", "ui")) and name != "i1")
-
 
 def numpy_dtype(name: str) -> numpy.dtype:
     """The NumPy type of an element type (bf16: ml_dtypes.bfloat16 when that package is installed, else uint16)."""

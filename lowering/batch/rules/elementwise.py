@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradopt.dialects.constraints import tensor_type
 from gradopt.dialects.prim.elementwise import BINARY, UNARY
 from gradopt.ir.values import Value
 from gradopt.lowering.autodiff.loops import build_scan
@@ -74,8 +73,3 @@ def shifted(axes: Sequence[int]) -> Any:
     from gradopt.ir.types import literal
 
     return literal([axis + 1 for axis in axes])
-
-
-def rank_of(value: Value) -> int:
-    """The rank of a value."""
-    return tensor_type(value).rank

@@ -71,11 +71,6 @@ def splat_number(elements: DenseElementsAttr) -> int | float | None:
     return None
 
 
-def is_zero(value: Value) -> bool:
-    """True for an integer 0 everywhere."""
-    return is_integer(value) and uniform(value) == 0
-
-
 def is_positive_zero(number: int | float | None) -> bool:
     """True for 0 and +0.0."""
     return number is not None and number == 0 and struct.pack("<d", number) == bytes(8)
