@@ -46,7 +46,7 @@ def reverse_block(state: State, block: Block, sources: Sequence[Value], seeds: S
         return [value for value, seed in zip(terminator._operands, seeds) if seed is not None]
 
     activity = activity or prepare_block(state, block, sources, outputs, find_reverse_rule)
-    sweep = _ReverseSweep(state, block, terminator, activity)
+    sweep = _ReverseSweep(state, terminator, activity)
     for index, seed in enumerate(seeds):
         if seed is not None and terminator._operands[index] in activity.varied:
             sweep.accumulate(terminator._operands[index], seed.value, seed.masked)
@@ -60,7 +60,7 @@ def reverse_block(state: State, block: Block, sources: Sequence[Value], seeds: S
 class _ReverseSweep:
     """The state of one walk backwards over the active operations of a block."""
 
-    def __init__(self, state: State, block: Block, terminator: Operation, activity: Activity) -> None:
+    def __init__(self, state: State, terminator: Operation, activity: Activity) -> None:
         self.varied = activity.varied
         self.pending: dict[Value, Derivative] = {}
         self.context = ReverseContext(Builder(before=terminator))

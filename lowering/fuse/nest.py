@@ -151,7 +151,7 @@ class NestWriter:
         stages = max((root.level for root in cluster.roots), default=0) + 1
         self._plan_kept(stages)
         for level in range(stages):
-            self._stage(level, [root for root in cluster.roots if root.level == level and root.kind != "gemm"])
+            self._stage([root for root in cluster.roots if root.level == level and root.kind != "gemm"])
 
     # --- stages
 
@@ -159,7 +159,7 @@ class NestWriter:
         """True if the root has one value an inner point."""
         return bool(self.schedule.inner) and (root.kind != "map" or len(root.domain) == len(self.cluster.domain))
 
-    def _stage(self, level: int, roots: list[Root]) -> None:
+    def _stage(self, roots: list[Root]) -> None:
         inner = [root for root in roots if self._is_inner(root) and (root.kind != "map" or root.value in self.targets)]
         if inner:
             self._inner_stage(inner)

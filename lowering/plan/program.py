@@ -267,7 +267,7 @@ class ProgramMaker:
         source, scratch = nest_source(op)
         self.scratch = max(self.scratch, scratch)
         parameters = [parse_size(name) for name in op.parameters]
-        self._run(op, KernelSource(describe(op), source), product(op.outer), op.grain[0], [*op.operands, *op.results], parameters)
+        self._run(KernelSource(describe(op), source), product(op.outer), op.grain[0], [*op.operands, *op.results], parameters)
 
     def _launch(self, op: Operation, launch: Launch) -> None:
         self.scratch = max(self.scratch, launch.scratch_bytes)
@@ -276,9 +276,9 @@ class ProgramMaker:
     def launch_sizes(self, op: Operation, launch: Launch, parameters: Sequence[Size | SizeLike]) -> None:
         """A launch whose parameters are sizes or entries of the size table."""
         source = KernelSource(describe(op), launch.source, launch.vectorise)
-        self._run(op, source, launch.extent, launch.grain, launch.operands, parameters)
+        self._run(source, launch.extent, launch.grain, launch.operands, parameters)
 
-    def _run(self, op: Operation, source: KernelSource, extent: Size, grain: Size, values: Sequence[Value],
+    def _run(self, source: KernelSource, extent: Size, grain: Size, values: Sequence[Value],
              parameters: Sequence[Size | SizeLike]) -> None:
         kernel = self.kernel_index.setdefault(source.source, len(self.kernels))
         if kernel == len(self.kernels):

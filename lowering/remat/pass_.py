@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from gradopt.ir.diagnostics import GradoptError
-from gradopt.ir.operation import Block, Operation
+from gradopt.ir.operation import Operation
 from gradopt.ir.symbols import symbols
 from gradopt.ir.values import Value
 from gradopt.lowering.passes.base import Pass, PassContext, option
@@ -166,7 +166,7 @@ class RematPass(Pass):
                 break
         if not best[1]:
             return False
-        context.count("operations cloned", apply(block, peak, best[1], self.name))
+        context.count("operations cloned", apply(peak, best[1], self.name))
         return True
 
 
@@ -211,7 +211,7 @@ def work(op: Operation) -> float:
     return float(touched) * (100.0 if op.regions else 1.0)
 
 
-def readers_behind(block: Block, place: Operation, again: set[Operation]) -> list[Operation]:
+def readers_behind(place: Operation, again: set[Operation]) -> list[Operation]:
     """The operations from `place` on that read a result of `again`, in block order."""
     found, op = [], place
     while op is not None:
@@ -221,10 +221,10 @@ def readers_behind(block: Block, place: Operation, again: set[Operation]) -> lis
     return found
 
 
-def apply(block: Block, peak: Peak, again: set[Operation], pass_name: str) -> int:
+def apply(peak: Peak, again: set[Operation], pass_name: str) -> int:
     """Clones `again` behind the peak; returns how many operations that were."""
     assert peak.place is not None
-    return recompute_for(readers_behind(block, peak.place, again), again, pass_name)
+    return recompute_for(readers_behind(peak.place, again), again, pass_name)
 
 
 def trial(function: Operation, peak: Peak, again: set[Operation]) -> int:
@@ -236,5 +236,5 @@ def trial(function: Operation, peak: Peak, again: set[Operation]) -> int:
     block = copy.regions[0].block
     copies = list(block.operations)
     place = copies[positions[peak.place]]
-    apply(block, Peak(peak.size, place), {copies[positions[op]] for op in again}, "remat")
+    apply(Peak(peak.size, place), {copies[positions[op]] for op in again}, "remat")
     return find_peak(block).size

@@ -64,11 +64,10 @@ class Place:
             return self.b.prim.scatter_nd(x, self.indices, update, kind=kind, mode=self.safe_mode)
         return self.b.prim.scatter(x, self.indices, update, axis=self.axis, kind=kind, mode=self.safe_mode)
 
-    def _flat(self, kind: str, target: Value, update: Value | None = None, mode: str | None = None) -> Value:
+    def _flat(self, kind: str, target: Value, update: Value | None = None) -> Value:
         """Reads or writes a target that has the indexed axes only."""
-        mode = mode or self.safe_mode
         operands = [target, self.indices] if update is None else [target, self.indices, update]
-        attributes: dict[str, Any] = {"mode": mode} if update is None else {"mode": mode, "kind": kind}
+        attributes: dict[str, Any] = {"mode": self.safe_mode} if update is None else {"mode": self.safe_mode, "kind": kind}
         if not self.by_vectors:
             attributes["axis"] = 0
         name = ("prim.gather" if update is None else "prim.scatter") + ("_nd" if self.by_vectors else "")

@@ -109,7 +109,7 @@ def _planes(windows: Windows, pointers: tuple[str, str, str], mark: str, element
                 with source.loop("j", windows.columns):
                     with source.block("if j >= begin and j < stop"):
                         source.line("continue")
-                    _careful(windows, x, mark, element)
+                    _careful(windows, x, element)
                     source.line(f"store({y}, row + j * {windows.ww}, best)")
                     source.line(f"store({position}, row + j * {windows.ww}, {mark}(at))")
     plane = times(windows.window_dims[2], windows.window_dims[3])
@@ -158,7 +158,7 @@ def _search(source: Source, candidates: Sequence[tuple[str, str]]) -> None:
         source.line(f"where = select(take, {place}, where)")
 
 
-def _careful(windows: Windows, x: str, mark: str, element: Type) -> None:
+def _careful(windows: Windows, x: str, element: Type) -> None:
     """Lines that search the window (i, j) wherever it lies: `best`, and its position `at`."""
     source, op, kind = windows.source, windows.op, value_type(element)
     source.add(f"""

@@ -169,7 +169,7 @@ def _kernel(op: Any, sizes: tuple[Size, Size, Size, Size], shape: tuple[Size, Si
             row(source, n_rows)
             owned = source.block("if k >= first and k < last") if row_blocks != 1 else source.block("if i >= 0")
             with owned:
-                _apply(source, op, out, update, n_rows, n_inner, n_count, n_columns, inner == 1, column_blocks == 1)
+                _apply(source, op, out, update, n_rows, n_inner, n_count, inner == 1, column_blocks == 1)
     total = times(outer, row_blocks, column_blocks)
     return source.launch(total, blocks(total, MOST_CHUNKS, 1))
 
@@ -211,7 +211,7 @@ def _copy(source: Source, out: str, x: str, filled: float | int | None, element:
     """)
 
 
-def _apply(source: Source, op: Any, out: str, update: str, rows: str, inner: str, count: str, columns: str, single: bool,
+def _apply(source: Source, op: Any, out: str, update: str, rows: str, inner: str, count: str, single: bool,
            whole_rows: bool) -> None:
     """One row of the update."""
     source.add(f"""
