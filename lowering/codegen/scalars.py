@@ -12,7 +12,7 @@ from gradopt.ir.attributes import DenseElementsAttr, StringAttr
 from gradopt.ir.operation import Operation
 from gradopt.ir.types import I1, FloatType, IntegerType, TensorType, Type
 
-__all__ = ["ACCUMULATE", "element_name", "identity_text", "literal_text", "scalar_expression", "value_type"]
+__all__ = ["ACCUMULATE", "converted", "element_name", "identity_text", "literal_text", "scalar_expression", "value_type"]
 
 # kernel-language names of binary ops: (floats, integers, i1); None where the type rule excludes it
 BINARY: dict[str, tuple[str | None, str | None, str | None]] = {
@@ -35,6 +35,11 @@ def element_name(element: Type) -> str:
 def value_type(element: Type) -> str:
     """The type of a scalar of that element type inside a kernel."""
     return "f32" if isinstance(element, FloatType) and element.width == 16 else element.text
+
+
+def converted(text: str, given: Type, wanted: Type) -> str:
+    """A scalar of one element type as one of another, as kernels hold them."""
+    return text if value_type(given) == value_type(wanted) else f"{value_type(wanted)}({text})"
 
 
 def literal_text(bits: int, element: Type) -> str:
@@ -113,7 +118,7 @@ def scalar_expression(op: Operation, operands: Sequence[str]) -> str:
     if name == "select":
         return f"select({', '.join(operands)})"
     if name == "cast":
-        text = operands[0] if value_type(source) == value_type(result) else f"{value_type(result)}({operands[0]})"
+        text = converted(operands[0], source, result)
         return text if source is result else rounded(text, result)
     if name == "bitcast":
         return bitcast_text(operands[0], source, result)

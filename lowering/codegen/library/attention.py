@@ -13,7 +13,7 @@ from gradopt.lowering.codegen.library import Launch, library
 from gradopt.lowering.codegen.library.attention_pack import flags, pack_rows, pack_transposed, rows, transposed
 from gradopt.lowering.codegen.library.attention_shape import Keys, Shape, Strides, load_text, shape_of, strides_of
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, times
-from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.codegen.scalars import converted
 
 
 @library("kernel.attention")
@@ -215,9 +215,7 @@ class _Forward:
     def _finish(self) -> None:
         shape, kind, width = self.shape, self.shape.kind, self.shape.width
         b, h, s = self.q_strides
-        value = f"multiply(load({self.o}, i * {width} + d), inverse)"
-        if value_type(element_of(self.op.results[0])) != kind:
-            value = f"{value_type(element_of(self.op.results[0]))}({value})"
+        value = converted(f"multiply(load({self.o}, i * {width} + d), inverse)", shape.element, element_of(self.op.results[0]))
         self.source.add(f"""
             for i in range(0, nq):
                 total = load({self.l}, i)

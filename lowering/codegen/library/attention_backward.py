@@ -18,7 +18,7 @@ from gradopt.lowering.codegen.library.attention_bias import BATCH, HEADS, BiasGr
 from gradopt.lowering.codegen.library.attention_pack import flags, pack_rows, pack_transposed, rows, transposed
 from gradopt.lowering.codegen.library.attention_shape import Keys, Shape, load_text, shape_of, strides_of
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, temporary, times
-from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.codegen.scalars import converted
 
 
 class Inputs:
@@ -99,9 +99,7 @@ def collect(op: Any, shape: Shape, parts: int, dq: Value) -> Launch:
     total = f"load({given}, at + d)"
     for part in range(1, parts):
         total = f"add({total}, load({given}, at + {part} * {step} + d))"
-    value = f"multiply({total}, {kind}({op.score_scale!r}))"
-    if value_type(element_of(result)) != kind:
-        value = f"{value_type(element_of(result))}({value})"
+    value = converted(f"multiply({total}, {kind}({op.score_scale!r}))", shape.element, element_of(result))
     with source.loop("point", "hi", "lo"):
         source.add(f"""
             rest = index_divide(point, {number})
@@ -210,9 +208,7 @@ class _Backward:
         b, h, s = self.out_strides
         for index, sums in self.sums.items():
             result = self.op.results[self.op.wrt.index(index)]
-            value = f"load({sums}, i * {width} + d)"
-            if value_type(element_of(result)) != shape.kind:
-                value = f"{value_type(element_of(result))}({value})"
+            value = converted(f"load({sums}, i * {width} + d)", shape.element, element_of(result))
             source.add(f"""
                 to = b * {b} + hk * {h} + k0 * {s}
                 for i in range(0, nk):

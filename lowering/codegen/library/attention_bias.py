@@ -15,7 +15,7 @@ from gradopt.ir.sizes import Size, ceildiv, multiply
 from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.attention_shape import Shape, mask_strides
 from gradopt.lowering.codegen.library.source import Source, blocks, dims_of, element_of, temporary, times
-from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.codegen.scalars import converted
 
 MOST_PARTS = 4
 WANTED_POINTS = 8
@@ -94,7 +94,7 @@ class BiasGradient:
         source = Source()
         given, out = source.pointer(self.target), source.pointer(self.result)
         count, copies = source.size(self.count), source.size(self.copies)
-        value = "total" if value_type(self.element) == self.shape.kind else f"{value_type(self.element)}(total)"
+        value = converted("total", self.shape.element, self.element)
         with source.loop("first", "hi", "lo"):
             source.line(f"last = minimum({count}, first * 16 + 16)")
             with source.loop("i", "last", "first * 16"):
@@ -137,7 +137,7 @@ class BiasGradient:
         value = f"load({row}, {at} + j)"
         if self.reduced:
             value = f"add(load({self.out}, bias_at + j), {value})"
-        elif value_type(self.element) != kind:
-            value = f"{value_type(self.element)}({value})"
+        else:
+            value = converted(value, self.shape.element, self.element)
         with source.loop("j", "nk"):
             source.line(f"store({self.out}, bias_at + j, {value})")

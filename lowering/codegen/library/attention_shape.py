@@ -10,7 +10,7 @@ from gradopt.ir.sizes import Size, ceildiv, multiply
 from gradopt.ir.types import F32, F64, Type
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library.source import Source, dims_of, element_of, times
-from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.codegen.scalars import converted
 from gradopt.lowering.native.registers import registers
 
 __all__ = ["Shape", "Strides", "load_text", "shape_of"]
@@ -109,8 +109,7 @@ def mask_strides(op: Any) -> tuple[Size, Size, Size, Size]:
 
 def load_text(value: Value, pointer: str, place: str, shape: Shape) -> str:
     """An element of an operand as a number of the type that is computed in."""
-    text = f"load({pointer}, {place})"
-    return text if value_type(element_of(value)) == shape.kind else f"{shape.kind}({text})"
+    return converted(f"load({pointer}, {place})", element_of(value), shape.element)
 
 
 class Keys:
@@ -178,8 +177,8 @@ class Keys:
         element = f"load({self.mask}, row + j * {k})"
         if self.kind == "custom":
             element = f"select({element}, {kind}(0.0), {kind}(-INFINITY))"
-        elif value_type(element_of(self.op.mask_or_bias)) != kind:
-            element = f"{kind}({element})"
+        else:
+            element = converted(element, element_of(self.op.mask_or_bias), self.shape.element)
         source.add(f"""
             row = b * {b} + h * {h} + (q0 + r) * {q} + k0 * {k}
             for j in range(0, nk):

@@ -12,7 +12,7 @@ from gradopt.lowering.codegen.library.convolution_plan import Plan, compute_elem
 from gradopt.lowering.codegen.library.convolution_reduce import is_plane_reduction, plane_reduction
 from gradopt.lowering.codegen.library.convolution_rows import is_in_registers, padded_row
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, times
-from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.codegen.scalars import converted
 
 __all__ = ["launches"]
 
@@ -131,8 +131,7 @@ class _Kernel:
 
     def _converted(self, text: str) -> str:
         """A sum as a number for the result."""
-        kind = value_type(element_of(self.problem.out.value))
-        return text if kind == self.element.text else f"{kind}({text})"
+        return converted(text, self.element, element_of(self.problem.out.value))
 
     # --- tiles
 

@@ -8,7 +8,7 @@ from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.convolution import Problem, row_major
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal, temporary, times
-from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.codegen.scalars import converted
 
 TRANSPOSED = 16  # lines that are transposed in registers
 
@@ -56,9 +56,7 @@ def _is_flat(problem: Problem, spatial: tuple[Size, Size, Size]) -> bool:
 
 def _plain(source: Source, problem: Problem, given: str, out: str, width: int, first: str, strides: list[str], element: Type) -> None:
     kd, kh, kw = problem.kernel
-    loaded = f"load({given}, at + o * {first})"
-    if value_type(element_of(problem.w.value)) != element.text:
-        loaded = f"{element.text}({loaded})"
+    loaded = converted(f"load({given}, at + o * {first})", element_of(problem.w.value), element)
     source.add(f"""
         for i in range(0, {kd}):
             for j in range(0, {kh}):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradopt.ir.types import Type
-from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library import Launch
 from gradopt.lowering.codegen.library.convolution import Problem, row_major
 from gradopt.lowering.codegen.library.convolution_plan import compute_element, reads_inside
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal, times
-from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.codegen.scalars import converted
 
 __all__ = ["fill_zero", "flattened", "images_as_positions", "plain"]
 
@@ -59,8 +58,7 @@ def plain(problem: Problem, empty: bool = False) -> Launch:
     operands = {}
     for name, given in (("x", problem.x), ("w", problem.w), ("out", problem.out)):
         operands[name] = [size(entry) for entry in (given.first, given.second, given.group, given.offset, *given.spatial)]
-    kind = value_type(element_of(problem.out.value))
-    rounded = "total" if kind == element.text else f"{kind}(total)"
+    rounded = converted("total", element, element_of(problem.out.value))
     x, w = ("", "") if empty else (source.pointer(problem.x.value), source.pointer(problem.w.value))
     o_first, o_second, o_group, o_offset, od, oh, ow = operands["out"]
     with source.loop("point", "hi", "lo"):
@@ -79,10 +77,6 @@ def plain(problem: Problem, empty: bool = False) -> Launch:
     return source.launch(extent, blocks(extent, 64, 1))
 
 
-def _converted(value: Value, text: str, element: Type) -> str:
-    return text if value_type(element_of(value)) == element.text else f"{element.text}({text})"
-
-
 def _sum(source: Source, problem: Problem, element: Type, pointers: tuple[str, str], operands: dict[str, list[str]], channels: str,
          kernel: list[str], sizes: list[str]) -> None:
     """Lines that add up one result."""
@@ -99,6 +93,6 @@ def _sum(source: Source, problem: Problem, element: Type, pointers: tuple[str, s
             with source.block(f"if {inside}"):
                 at_x = "from_x + " + " + ".join(f"i{axis} * {x_spatial[axis]}" for axis in range(3))
                 at_w = "from_w + " + " + ".join(f"k{axis} * {w_spatial[axis]}" for axis in range(3))
-                left, right = (_converted(source_value, text, element) for source_value, text in
-                               ((problem.x.value, f"load({x}, {at_x})"), (problem.w.value, f"load({w}, {at_w})")))
+                left = converted(f"load({x}, {at_x})", element_of(problem.x.value), element)
+                right = converted(f"load({w}, {at_w})", element_of(problem.w.value), element)
                 source.line(f"total = multiply_add({left}, {right}, total)")

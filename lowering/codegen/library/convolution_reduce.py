@@ -9,7 +9,7 @@ from gradopt.lowering.codegen.library.convolution import Problem
 from gradopt.lowering.codegen.library.convolution_plan import SCRATCH_ELEMENTS, compute_element, span
 from gradopt.lowering.codegen.library.convolution_rows import padded_row
 from gradopt.lowering.codegen.library.source import Source, blocks, element_of, literal
-from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.codegen.scalars import converted
 
 __all__ = ["is_plane_reduction", "plane_reduction"]
 
@@ -36,7 +36,7 @@ def is_plane_reduction(problem: Problem) -> bool:
 def plane_reduction(problem: Problem) -> Launch:
     """A point is a group. Both planes get the padded plane's row length, so that they are walked as one line."""
     source, element = Source(), compute_element(problem)
-    out = [source.pointer(given.value) for given in (problem.x, problem.w, problem.out)][-1]
+    _, _, out = (source.pointer(given.value) for given in (problem.x, problem.w, problem.out))
     channels, size = source.size(problem.channels), source.size
     x_second, x_group, x_offset, w_second, w_group, w_offset, out_group, out_offset = (size(entry) for entry in (
         problem.x.second, problem.x.group, problem.x.offset, problem.w.second, problem.w.group, problem.w.offset, problem.out.group,
@@ -60,10 +60,9 @@ def plane_reduction(problem: Problem) -> Launch:
                 for number, (i, j) in enumerate(places):
                     shift = i * problem.strides[1] * columns + j * problem.strides[2]
                     source.line(f"v{number} = accumulate_add(v{number}, multiply(d, load({plane}, p + {shift})))")
-        kind = value_type(element_of(problem.out.value))
         _, h, w_stride = (size(entry) for entry in problem.out.spatial)
         for number, (i, j) in enumerate(places):
-            value = f"v{number}" if kind == element.text else f"{kind}(v{number})"
+            value = converted(f"v{number}", element, element_of(problem.out.value))
             source.line(f"store({out}, {out_offset} + g * {out_group} + {i} * {h} + {j} * {w_stride}, {value})")
     return source.launch(problem.groups, blocks(problem.groups, 64, 1))
 

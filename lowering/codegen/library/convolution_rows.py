@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gradopt.ir.types import Type
 from gradopt.ir.values import Value
 from gradopt.lowering.codegen.library.source import Source, element_of
-from gradopt.lowering.codegen.scalars import value_type
+from gradopt.lowering.codegen.scalars import converted
 
 __all__ = ["is_in_registers", "padded_row"]
 
@@ -46,9 +46,7 @@ def _copy_row(source: Source, to: str, at: str, value: Value, line: str, stride:
         for first, count in _vectors(source, begin, end):
             source.line(f"move_{element.text}(1, {count}, offset({given}, {line} + {first}), 0, offset({to}, {at} + {first}), 0)")
         return
-    loaded = f"load({given}, {line} + i * {stride})"
-    if value_type(element_of(value)) != element.text:
-        loaded = f"{element.text}({loaded})"
+    loaded = converted(f"load({given}, {line} + i * {stride})", element_of(value), element)
     with source.loop("i", str(end), str(begin)):
         source.line(f"store({to}, {at} + i, {loaded})")
 

@@ -75,17 +75,14 @@ class Source:
         """A size: a number, or a variable that holds a parameter. Call it before the first loop."""
         if isinstance(size, int):
             return str(size) if size >= 0 else f"({size})"
-        if size not in self.parameters:
-            self.parameters.append(size)
-            number = len(self.parameters) - 1
-            self.line(f"p{number} = parameter(context, {number})")
-        return f"p{self.parameters.index(size)}"
+        return f"p{self.parameters.index(size)}" if size in self.parameters else self.parameter(size)
 
     def parameter(self, size: Size) -> str:
         """A variable that holds a size, known or not: so that one kernel serves all sizes. Call it before the first loop."""
+        number = len(self.parameters)
         self.parameters.append(size)
-        self.line(f"p{len(self.parameters) - 1} = parameter(context, {len(self.parameters) - 1})")
-        return f"p{len(self.parameters) - 1}"
+        self.line(f"p{number} = parameter(context, {number})")
+        return f"p{number}"
 
     def scratch(self, element: str, count: int) -> str:
         """A variable that points to `count` elements of the thread's scratch, apart from all others."""
