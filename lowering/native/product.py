@@ -77,23 +77,10 @@ def routine(name: str) -> KernelSource:
 
 
 def _text(element: str, height: int, size: int) -> str:
-    lanes, width = registers(size).lanes, panel_width(size)
-    panels, packed = PANELS * width, MOST_TILES * height
+    """The kernel: for each block of A and of B, both are packed and the tiles computed."""
+    panels, packed = PANELS * panel_width(size), MOST_TILES * height
     offset_b = DEPTH * packed * size
     offset_c = offset_b + DEPTH * panels * size
-    side = min(lanes, 16)
-
-    def moved(call: str, source: str, target: str, indent: int) -> str:
-        return "\n".join(f"{'    ' * indent}{call}_{element}(1, {lanes}, {source} + {v * lanes}), 0, {target} + {v * lanes}), 0)"
-                         for v in range(VECTORS))
-
-    def tile(vectors: int) -> str:
-        return (f"tile_{element}({height}, 1, {vectors}, {lanes}, 0, depth, 1, 1, 1, offset(pa, i * {DEPTH}), {height}, 0, 0, 0, 1, 0, "
-                f"offset(pb, p * {DEPTH}), {width}, 0, 0, 0, {lanes}, pc, {width}, 0, {lanes})")
-
-    transposes = "\n".join(
-        f"                            transpose_{element}({side}, {side}, offset(b, (n0 + p + {j}) * ldb + k0 + x), ldb, "
-        f"offset(pb, p * {DEPTH} + x * {width} + {j}), {width})" for j in range(0, width, side))
     return f"""def kernel(lo, hi, context):
     a = pointer_{element}(context, 0)
     b = pointer_{element}(context, 1)
@@ -113,9 +100,33 @@ def _text(element: str, height: int, size: int) -> str:
         rows = minimum({packed}, m - m0)
         for k0 in range(0, maximum(k, 1), {DEPTH}):
             depth = minimum({DEPTH}, k - k0)
-            whole = depth - index_modulo(depth, {side})
+            whole = depth - index_modulo(depth, {_side(size)})
             full = rows - index_modulo(rows, {height})
-            if transposed_a == 0:
+{_pack_left(element, height, size)}
+            for n0 in range(0, n, {panels}):
+                columns = minimum({panels}, n - n0)
+{_pack_right(element, size)}
+{_tiles(element, height, size)}
+    return 0
+"""
+
+
+def _side(size: int) -> int:
+    """Lines that are transposed at once."""
+    return min(registers(size).lanes, 16)
+
+
+def _moved(call: str, element: str, size: int, source: str, target: str, indent: int) -> str:
+    """Lines that move the vectors of a row of a tile; `source` and `target` are calls of `offset` up to their last addition."""
+    lanes = registers(size).lanes
+    return "\n".join(f"{'    ' * indent}{call}_{element}(1, {lanes}, {source} + {v * lanes}), 0, {target} + {v * lanes}), 0)"
+                     for v in range(VECTORS))
+
+
+def _pack_left(element: str, height: int, size: int) -> str:
+    """Lines that pack a block of A, tile after tile."""
+    side = _side(size)
+    return f"""            if transposed_a == 0:
                 for i in range(0, full, {height}):
                     for x in range(0, whole, {side}):
                         at = (m0 + i) * lda + k0 + x
@@ -131,14 +142,20 @@ def _text(element: str, height: int, size: int) -> str:
                     for i in range(0, full, {height}):
                         move_{element}(1, {height}, offset(a, (k0 + x) * lda + m0 + i), 0, offset(pa, i * {DEPTH} + x * {height}), 0)
                     for r in range(0, rows - full):
-                        store(pa, full * {DEPTH} + x * {height} + r, load(a, (k0 + x) * lda + m0 + full + r))
-            for n0 in range(0, n, {panels}):
-                columns = minimum({panels}, n - n0)
-                even = columns - index_modulo(columns, {width})
+                        store(pa, full * {DEPTH} + x * {height} + r, load(a, (k0 + x) * lda + m0 + full + r))"""
+
+
+def _pack_right(element: str, size: int) -> str:
+    """Lines that pack a block of B, panel after panel."""
+    width, side = panel_width(size), _side(size)
+    transposes = "\n".join(
+        f"                            transpose_{element}({side}, {side}, offset(b, (n0 + p + {j}) * ldb + k0 + x), ldb, "
+        f"offset(pb, p * {DEPTH} + x * {width} + {j}), {width})" for j in range(0, width, side))
+    return f"""                even = columns - index_modulo(columns, {width})
                 if transposed_b == 0:
                     for x in range(0, depth):
                         for p in range(0, even, {width}):
-{moved("move", "offset(b, (k0 + x) * ldb + n0 + p", f"offset(pb, p * {DEPTH} + x * {width}", 7)}
+{_moved("move", element, size, "offset(b, (k0 + x) * ldb + n0 + p", f"offset(pb, p * {DEPTH} + x * {width}", 7)}
                         for j in range(even, columns):
                             store(pb, even * {DEPTH} + x * {width} + j - even, load(b, (k0 + x) * ldb + n0 + j))
                 else:
@@ -150,8 +167,18 @@ def _text(element: str, height: int, size: int) -> str:
                                 store(pb, p * {DEPTH} + x * {width} + j, load(b, (n0 + p + j) * ldb + k0 + x))
                     for j in range(even, columns):
                         for x in range(0, depth):
-                            store(pb, even * {DEPTH} + x * {width} + j - even, load(b, (n0 + j) * ldb + k0 + x))
-                for p in range(0, columns, {width}):
+                            store(pb, even * {DEPTH} + x * {width} + j - even, load(b, (n0 + j) * ldb + k0 + x))"""
+
+
+def _tiles(element: str, height: int, size: int) -> str:
+    """Lines that compute the tiles of two packed blocks and write them to C, or add them to it after the first block of k."""
+    lanes, width = registers(size).lanes, panel_width(size)
+
+    def tile(vectors: int) -> str:
+        return (f"tile_{element}({height}, 1, {vectors}, {lanes}, 0, depth, 1, 1, 1, offset(pa, i * {DEPTH}), {height}, 0, 0, 0, 1, 0, "
+                f"offset(pb, p * {DEPTH}), {width}, 0, 0, 0, {lanes}, pc, {width}, 0, {lanes})")
+
+    return f"""                for p in range(0, columns, {width}):
                     across = minimum({width}, columns - p)
                     for i in range(0, rows, {height}):
                         if across > {lanes}:
@@ -171,9 +198,7 @@ def _text(element: str, height: int, size: int) -> str:
                                         store(c, at + r * ldc + j, add(load(c, at + r * ldc + j), load(pc, r * {width} + j)))
                         elif k0 == 0:
                             for r in range(0, down):
-{moved("move", f"offset(pc, r * {width}", "offset(c, at + r * ldc", 8)}
+{_moved("move", element, size, f"offset(pc, r * {width}", "offset(c, at + r * ldc", 8)}
                         else:
                             for r in range(0, down):
-{moved("increase", f"offset(pc, r * {width}", "offset(c, at + r * ldc", 8)}
-    return 0
-"""
+{_moved("increase", element, size, f"offset(pc, r * {width}", "offset(c, at + r * ldc", 8)}"""
