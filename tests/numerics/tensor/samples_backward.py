@@ -91,32 +91,37 @@ def activations() -> list[Sample]:
     return samples
 
 
+def softmax_adjoints(shape: str, axis: int, **attributes: Any) -> list[Sample]:
+    """The adjoints of softmax and log_softmax, from their results."""
+    return [
+        op(
+            "bwd.softmax",
+            shape,
+            shape,
+            axis=axis,
+            **attributes,
+            data={0: between(0, 1)},
+            reference=lambda y, dy: (
+                dy * y - y * np.expand_dims(np.einsum("...i,...i", np.moveaxis(dy, axis, -1), np.moveaxis(y, axis, -1)), axis)
+            ),
+        ),
+        op(
+            "bwd.log_softmax",
+            shape,
+            shape,
+            axis=axis,
+            **attributes,
+            data={0: between(-3, 0)},
+            reference=lambda y, dy: dy - np.exp(y) * np.expand_dims(np.add.reduce(dy, axis), axis),
+        ),
+    ]
+
+
 def rows() -> list[Sample]:
     samples = []
     for shape, axis in (("Nx4", -1), ("2xNx4", 1), ("N", 0), ("0x4", 1), ("Nx1x2", 0)):
         for masked in (None, True):
-            samples += [
-                op(
-                    "bwd.softmax",
-                    shape,
-                    shape,
-                    axis=axis,
-                    masked=masked,
-                    data={0: between(0, 1)},
-                    reference=lambda y, dy, axis=axis: (
-                        dy * y - y * np.expand_dims(np.einsum("...i,...i", np.moveaxis(dy, axis, -1), np.moveaxis(y, axis, -1)), axis)
-                    ),
-                ),
-                op(
-                    "bwd.log_softmax",
-                    shape,
-                    shape,
-                    axis=axis,
-                    masked=masked,
-                    data={0: between(-3, 0)},
-                    reference=lambda y, dy, axis=axis: dy - np.exp(y) * np.expand_dims(np.add.reduce(dy, axis), axis),
-                ),
-            ]
+            samples += softmax_adjoints(shape, axis, masked=masked)
     for exclusive, reverse in itertools.product((False, True), (False, True)):
         how = {"exclusive": exclusive, "reverse": reverse}
         for shape, axis in (((3, 4), 1), ((2, 3, 2), 0), ((3, 2), None)):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.special as special
 from rank_shapes import MIDDLE, SHAPES, SIZES
-from samples_backward import adjoint, complex_step, running
+from samples_backward import adjoint, complex_step, running, softmax_adjoints
 from samples_indexing import along, multi, take
-from tensor_support import Sample, between, given, integers, op
+from tensor_support import Sample, given, integers, op
 
 
 def backward() -> list[Sample]:
@@ -31,22 +31,7 @@ def backward() -> list[Sample]:
         four = shape.replace("N", "4")
         at = {1: integers(0, 3)}
         samples += [
-            op(
-                "bwd.softmax",
-                shape,
-                shape,
-                axis=axis,
-                data={0: between(0, 1)},
-                reference=lambda y, dy, axis=axis: dy * y - y * np.add.reduce(dy * y, axis, keepdims=True),
-            ),
-            op(
-                "bwd.log_softmax",
-                shape,
-                shape,
-                axis=axis,
-                data={0: between(-3, 0)},
-                reference=lambda y, dy, axis=axis: dy - np.exp(y) * np.add.reduce(dy, axis, keepdims=True),
-            ),
+            *softmax_adjoints(shape, axis),
             op(
                 "bwd.cumsum",
                 shape,

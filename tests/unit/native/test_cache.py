@@ -148,10 +148,16 @@ def test_two_processes_and_many_threads_fill_one_cache(folder: Path) -> None:
     assert all(cache.read(folder, path.stem) for path in folder.glob("*.o"))
 
 
-def test_a_second_process_helps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever compiles a kernel, each ends up loaded and stored once, and nothing temporary is left."""
+@pytest.fixture
+def willing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A helper starts for two kernels, whatever the machine is."""
     monkeypatch.setattr(compile_helper, "HELPED_FROM", 2)
     monkeypatch.setattr(compile_helper, "may_start_helper", lambda: True)
+
+
+@pytest.mark.usefixtures("willing")
+def test_a_second_process_helps(folder: Path) -> None:
+    """Whoever compiles a kernel, each ends up loaded and stored once, and nothing temporary is left."""
     wanted = [kernel(i + 0.125) for i in range(40)]
     with compile.helped(wanted, "direct", folder) as helper:
         assert helper is not None
@@ -163,18 +169,16 @@ def test_a_second_process_helps(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(list(folder.glob("*.o"))) == 40 and not list(folder.glob(".new-*"))
 
 
-def test_a_bad_kernel_is_reported_with_a_helper(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_helper, "HELPED_FROM", 2)
-    monkeypatch.setattr(compile_helper, "may_start_helper", lambda: True)
+@pytest.mark.usefixtures("willing")
+def test_a_bad_kernel_is_reported_with_a_helper(folder: Path) -> None:
     bad = KernelSource("bad", "def kernel(lo, hi, context):\n    return nothing\n")
     wanted = [*[kernel(i + 0.0625) for i in range(5)], bad]
     with pytest.raises(KernelError, match="nothing is not defined"), compile.helped(wanted, "direct", folder) as helper:
         compile.compile_kernels(wanted, "direct", folder, helper=helper)
 
 
-def test_a_helper_that_ends_early_is_done_without(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_helper, "HELPED_FROM", 2)
-    monkeypatch.setattr(compile_helper, "may_start_helper", lambda: True)
+@pytest.mark.usefixtures("willing")
+def test_a_helper_that_ends_early_is_done_without(folder: Path) -> None:
     wanted = [kernel(i + 0.03125) for i in range(6)]
     with compile.helped(wanted, "direct", folder) as helper:
         assert helper is not None
